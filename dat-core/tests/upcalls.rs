@@ -322,8 +322,8 @@ fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_
     (event.event_number, data.reason)
 }
 
-/// This transport does not know for every endpoint how many receives are outstanding, so the
-/// provider attribute does not list the counts. Then they are unknown for each endpoint.
+/// This transport does not know for every endpoint how many receives are outstanding. Therefore the
+/// provider attribute does not list these counts, and each endpoint reports them as unknown.
 #[test]
 fn counts_that_the_provider_attribute_does_not_list_are_unknown() {
     let ia = open(true);

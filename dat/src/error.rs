@@ -43,7 +43,7 @@ pub struct Error {
 enum Cause {
     /// Every entry that was tried, and the messages of the providers.
     Open(OpenError, Vec<String>),
-    /// The numbers that do not fit.
+    /// A text with the numbers that explain the error, such as a length and its limit.
     Detail(String),
 }
 

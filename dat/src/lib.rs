@@ -53,8 +53,9 @@
 //!
 //! The crate writes nothing to the standard streams, unless the environment asks for the log
 //! (`OPENDAT_LOG`). An [`Error`] contains everything that is known about a failure: the call, the
-//! status word of C, the numbers that do not fit, and what the providers have to say. Mistakes in
-//! the registry's file are in [`Registry::list`], as [`errors`](registry::List::errors).
+//! status word of C, the numbers that explain it (such as a length and its limit), and the messages
+//! of the providers. Mistakes in the registry's file are in [`Registry::list`], as
+//! [`errors`](registry::List::errors).
 //!
 //! # Event loops
 //!

@@ -115,7 +115,8 @@ impl Connection {
             let outcome = unsafe { socket::receive(&self.socket, iov) };
             match &outcome {
                 IoOutcome::Octets(n @ 1..) => self.received += *n as u64,
-                // The peer may have switched and closed the socket since this function looked.
+                // Since the check above, the peer may have switched to the shared memory and closed
+                // the socket.
                 IoOutcome::Octets(0) | IoOutcome::Failed(_) if self.has_peer_switched() => {
                     self.is_reported = true;
                     continue;

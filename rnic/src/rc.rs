@@ -23,6 +23,9 @@
 //!   the packets in flight again.
 //! - The *window* is the maximum number of PSNs in flight, as for TCP. A memory window is always
 //!   called so.
+//! - A packet is *early* if it arrives while an earlier one is missing. A requester *goes back* if
+//!   it sends a missing packet and all packets after it again.
+//! - A *local* request concerns only this end: the bind of a memory window. It has no packets.
 //! - Each packet begins with a *BTH* (base transport header) and ends with an *ICRC*, a checksum.
 //!   Extension headers follow the BTH: the *RETH* names the memory of a READ or WRITE. The *AETH*
 //!   of an answer says whether it is an ACK or NAK, and contains the *MSN* (message sequence

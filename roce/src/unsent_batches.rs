@@ -33,7 +33,7 @@ pub(crate) struct UnsentBatches {
     batches: VecDeque<Batch>,
     octets: usize,
     retry_at: Option<Instant>,
-    /// The time since when the first batch has been the first one.
+    /// The time at which the first batch came to the front. `None` if no batch waits.
     first_since: Option<Instant>,
 }
 

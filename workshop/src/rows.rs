@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// and 100 calls of DAT per millisecond
     #[arg(long)]
     watched: bool,
-    /// Compare the rows of --watched with plain UDP instead of TCP: the lower bound for an adapter
-    /// that uses datagrams
+    /// Compare the rows of --watched with plain UDP instead of TCP; this is the least time that an
+    /// adapter on top of UDP can take
     #[arg(long, requires = "watched")]
     udp: bool,
 }

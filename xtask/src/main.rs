@@ -61,7 +61,7 @@ enum Task {
     Miri,
     /// Run random calls in several threads under the thread sanitizer (not part of test)
     Tsan(tsan::Options),
-    /// Measure DAT next to plain sockets, and two threads next to one, and check that each row
+    /// Compare DAT with plain sockets, and two threads with one thread, and check that each row
     /// meets its required ratio (not part of test)
     Bench(bench::Options),
     /// Move messages through a simulated network with softroce's engine, TCP and a model of the

@@ -277,10 +277,8 @@ fn test(
     without_mutant
         .args(["test", "--quiet", "--profile", "mutants", "-p", tests_of])
         .args(arguments);
-    let without_mutant = without_mutant.stdout(Stdio::null()).status().context(
-        "cargo does not \
-                                                                                start",
-    )?;
+    let without_mutant =
+        without_mutant.stdout(Stdio::null()).status().context("cargo does not start")?;
     ensure!(without_mutant.success(), "the tests fail without a mutant");
     let files: BTreeSet<_> = mutants.iter().filter_map(|mutant| mutant.split(':').next()).collect();
     let mut command = Command::new(program);
@@ -304,9 +302,9 @@ fn test(
                 .iter()
                 .flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escape_regex(mutant))]),
         )
-        // Limit the run to the chosen files, because the pattern of a mutant that removes a field
-        // from a struct expression matches every mutant. With such a pattern, all mutants of these
-        // files are tested.
+        // If a mutant removes a field from a struct expression, the pattern made from its name
+        // matches every mutant of the package. The run is limited to the files of the chosen
+        // mutants, so that such a pattern adds only the other mutants of these files.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)

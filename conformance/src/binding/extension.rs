@@ -21,8 +21,8 @@ pub(crate) enum ExtensionOp {
 /// many of the first arguments as it needs.
 pub(crate) type Words = [u64; 6];
 
-/// The macro of the header that calls dat_extension_op with this operation. For an operation that
-/// the extension does not have, returns the name of the function itself.
+/// The name of the macro by which a C program calls this operation. For an operation that has no
+/// macro, the name is dat_extension_op, the function that all these macros call.
 pub(crate) fn function(op: u32) -> &'static str {
     match op {
         DAT_IB_FETCH_AND_ADD_OP => "dat_ib_post_fetch_and_add",

@@ -138,8 +138,9 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     Ok(())
 }
 
-/// Regression test: the error recommended an --address at which the adapter is not reached either,
-/// and to start the server first, although `dat ping` had started it.
+/// Regression test: the error advised the user to name an --address and to start the server.
+/// Neither helps: the adapter connects only within one process, and `dat ping` had started the
+/// server.
 #[test]
 fn dat_ping_fails_without_advice_that_cannot_help() {
     let output = Registered::new().output(&["ping", "--adapter", "loop"]);

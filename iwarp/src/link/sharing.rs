@@ -254,7 +254,8 @@ impl Link {
         }
     }
 
-    /// Returns whether passes read the connection's ring, so that the peer need not wake this side.
+    /// Returns whether each pass of progress reads the connection's ring, so that the peer need not
+    /// wake this side.
     #[inline]
     pub(crate) fn polls_memory(&self) -> bool {
         match &self.phase {
@@ -265,7 +266,8 @@ impl Link {
         }
     }
 
-    /// From now on passes read the connection's ring. Returns false if they did before.
+    /// From now on each pass of progress reads the connection's ring. Returns false if they did
+    /// before.
     #[inline]
     pub(crate) fn poll_memory(&mut self) -> bool {
         match self.shared_memory_mut() {

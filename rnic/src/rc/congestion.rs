@@ -82,8 +82,9 @@ const SHORT_QUEUE_MIN: Duration = Duration::from_micros(30);
 const ROUND_TRIP_GROWTH_MAX: Duration = Duration::from_millis(16);
 /// The shortest round trip counts for at least this time, and for at most twice this time.
 const SHORTEST_AGE_MAX: Duration = Duration::from_secs(10);
-/// If the first round trip is at least this long, the retransmission timer has expired because its
-/// first delay, 5 ms, is shorter. Queues alone seldom cause such a round trip.
+/// If the retransmission timer expires before a round trip has been measured, and the first round
+/// trip is then at least this long, nothing counts as lost: the first delay of the timer, 5 ms, was
+/// too short. Queues alone seldom cause such a round trip.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(10);
 /// The number of longer round trips after which slow start ends, on paths without pacing and with
 /// pacing (RFC 9406: CSS_ROUNDS, which is 5 and fits queues that hold more than a window). Without
@@ -116,8 +117,8 @@ pub(super) trait CongestionControl {
     fn on_loss(&mut self, first_unsent: Psn);
     /// Records that the timer has expired.
     fn on_timeout(&mut self, first_unsent: Psn);
-    /// Records that nothing was lost when a loss or an expiry was last recorded: the
-    /// acknowledgement was only late.
+    /// Takes the last recorded loss or expiry back: nothing was lost, and the acknowledgement was
+    /// only late.
     fn on_late_ack(&mut self);
     /// Records that a packet was marked on its way, because a queue is long.
     fn on_mark(&mut self, first_unsent: Psn);
@@ -128,9 +129,9 @@ pub(super) trait CongestionControl {
     fn on_receiver_not_ready(&mut self);
     /// Records that time has passed, which may permit another batch.
     fn advance(&mut self, now: Instant);
-    /// The maximum number of PSNs that may be in flight: those that have been sent and are neither
-    /// acknowledged nor, as responses to a READ, have arrived. (While a packet is missing, new ones
-    /// may be sent beyond it.)
+    /// The maximum number of PSNs in flight: those of packets that were sent and are not
+    /// acknowledged, and of responses that were requested and have not arrived. (While a packet is
+    /// missing, new ones may be sent beyond it: see `recovery`.)
     fn window(&self) -> u32;
     /// The time before which no further packet may leave. `None` if packets may leave now.
     fn blocked_until(&self) -> Option<Instant>;
@@ -203,7 +204,7 @@ pub(super) struct Cubic {
     has_mark: bool,
     /// The receiver has no buffer, so only one packet is sent until it takes one.
     receiver_not_ready: bool,
-    /// The time since when no packet has been in flight.
+    /// The time from which on no packet has been in flight.
     idle_since: Option<Instant>,
     /// Whether there is pacing if round trips are long enough.
     is_paced: bool,
@@ -340,8 +341,9 @@ impl Cubic {
         let shortest = self.shortest.filter(|_| !is_old).map_or(recent, |it| it.min(round_trip));
         self.shortest = Some(shortest);
         self.recent = Some(if is_old { (round_trip, now) } else { (recent, since) });
-        // `shortest` forgets, so in a long queue of the connection's own packets it would let the
-        // window grow with that queue. The maximum does not grow before the next idle time.
+        // `shortest` is forgotten after some time. If the connection's own packets fill a long
+        // queue, this would let the window grow with the queue. So the maximum does not grow before
+        // the next idle time.
         let max = self.max_of(round_trip);
         self.max = if self.max_is_measured { self.max.min(max) } else { max };
         self.max_is_measured = true;

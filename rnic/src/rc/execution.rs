@@ -48,7 +48,7 @@ struct Write {
     len: u32,
 }
 
-/// What the acknowledgements must know of a packet that has been carried out.
+/// What the responder must know of a packet that has been carried out, to acknowledge it.
 pub(super) struct Executed {
     /// The number of PSNs that the packet uses.
     pub(super) psns: u32,
@@ -117,7 +117,8 @@ impl Executor {
     }
 
     /// Carries out the packet that is expected next. READs and atomic operations are added to
-    /// `resources`, with `is_after_end`: see [`ResponderResources::add_read`].
+    /// `resources`. For `is_after_end` see
+    /// [`HeldRequest`](super::responder_resources::HeldRequest).
     #[inline]
     pub(super) fn execute(
         &mut self,

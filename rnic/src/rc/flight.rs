@@ -66,8 +66,8 @@ pub(super) struct Flight {
     /// How many packets of the current flight the peer has reported as missing, if it keeps
     /// packets; and the PSN after the flight.
     missing: (u32, Psn),
-    /// The packets that were last sent again without exception: the first of them, and the PSN
-    /// after the last of them.
+    /// The range of packets that were sent again when the requester last went back: the first PSN,
+    /// and the PSN after the last one.
     last_go_back: (Psn, Psn),
 }
 
@@ -534,9 +534,9 @@ impl Flight {
         !psn.is_before(from) && psn.is_before(end) && psn.is_before(self.cursors.next().psn)
     }
 
-    /// The first packet that a peer has not kept after the oldest packet was lost, if `end` is the
-    /// first packet that has not been sent. A peer like this implementation keeps packets up to a
-    /// distance of [`EARLY_PSNS`].
+    /// The first packet after the oldest one, which was lost, that the peer has not kept. `end` is
+    /// the first packet that has not been sent; if the peer has kept all packets before it, returns
+    /// `end`. A peer like this implementation keeps packets up to a distance of [`EARLY_PSNS`].
     fn first_not_kept(&self, work: &Work, mtu: PathMtu, end: Cursor) -> Cursor {
         let mut at = self.cursors.oldest();
         let psn = at.psn + EARLY_PSNS;

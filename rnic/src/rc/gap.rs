@@ -42,19 +42,19 @@ const ANSWER_MAX: Duration = Duration::from_millis(5);
 /// The factor by which the round-trip time grows if a duplicate shows that it is much longer. It
 /// does not grow to the measured time, because a timer of the peer may have caused the duplicate.
 const ROUND_TRIP_GROWTH: u32 = 4;
-/// This number of packets that are too far ahead to be kept show that the peer sends them. If so
-/// many packets in a row were lost that all later ones are too far ahead, this number of them
-/// arrives before the delay of a NAK ends.
+/// When this number of packets that are too far ahead to be kept have arrived, they count as
+/// packets of the peer and not as forged. If so many packets in a row were lost that all later ones
+/// are too far ahead, this number of them arrives before the delay of a NAK ends.
 const FAR_PACKETS_MIN: u32 = 16;
 /// The maximum number of times that a NAK is repeated because no packet arrives.
 const NAK_REPETITIONS_MAX: u32 = 4;
 
 /// A missing packet, while later packets have arrived.
 pub(super) struct Gap {
-    /// The PSN of the packet that arrived last after the missing packet.
+    /// Of the packets that follow the missing one and were near enough to be kept, the PSN of the
+    /// packet that arrived last.
     last: Psn,
-    /// The highest PSN of the packets that arrived after the missing packet and were near enough to
-    /// be kept.
+    /// The highest PSN of these packets.
     highest: Psn,
     /// The number of packets that were too far ahead to be kept.
     far_packets: u32,
@@ -81,7 +81,8 @@ enum Report {
     },
     /// The packet arrived and found no receive buffer. An RNR NAK has reported this.
     Refused,
-    /// The packet is kept, but it must wait for the responses to a READ.
+    /// The expected packet is kept, but it must wait until the responses to a READ before it are
+    /// sent.
     Paused,
 }
 
@@ -143,10 +144,10 @@ pub(super) struct GapPolicy {
     /// for [`ROUND_TRIP_MAX`], because many gaps may close before a NAK is answered. Most
     /// connections send no NAK, and so they have no memory for these gaps.
     closed: Option<Box<[Option<ClosedGap>; 4]>>,
-    /// Whether an early packet, if it arrives next, shows that the peer does not go back: packets
-    /// were kept when the latest of these gaps closed, and neither an early packet nor a later
-    /// duplicate has arrived since. If none was kept, the next packets do not show whether the peer
-    /// has sent them before.
+    /// Whether packets were kept when the latest of these gaps closed, and neither an early packet
+    /// nor a duplicate of a later packet has arrived since. If an early packet arrives next, the
+    /// peer does not go back. (If none was kept, the next packets do not show whether the peer has
+    /// sent them before.)
     is_just_closed: bool,
 }
 
@@ -175,7 +176,7 @@ impl GapPolicy {
         now: Instant,
     ) -> bool {
         if std::mem::take(&mut self.is_just_closed) && keeping == Keeping::Kept {
-            // The missing packet was not followed by the packets after it.
+            // The peer has sent the missing packet again, but not the packets after it.
             self.peer_goes_back = Some(false);
         }
         let expected = psn - ahead;

@@ -165,7 +165,8 @@ impl Reads {
     }
 
     /// Records that the request at `next` is being sent, and awaits the responses from `start` up
-    /// to, but not including, `end`. A request of which it repeats a piece keeps its own limits.
+    /// to, but not including, `end`. If the request repeats a piece of an earlier request, the
+    /// limits of the earlier request stay.
     pub(super) fn on_sent(&mut self, start: Psn, end: Psn) {
         match self.awaited.get_mut(self.awaited_before_next) {
             Some(part) if part.end != end => part.is_in_pieces = true,

@@ -21,8 +21,8 @@ pub(super) struct ReceiverWait {
     retries_left: u8,
     /// The RNR NAKs since the last progress.
     stall: Option<ReceiverStall>,
-    /// The maximum number of requests in flight. 0 permits one, as 1 does: it is the value until
-    /// the peer takes the message that it has refused.
+    /// The maximum number of requests in flight. From the start of a wait until the peer takes the
+    /// message that it has refused, the value is 0, which permits one request, as 1 does.
     requests_max: usize,
 }
 

@@ -363,9 +363,9 @@ impl Requester {
     }
 
     /// Whether this repeats the last acknowledgement of a SEND or WRITE. After an RNR NAK it says
-    /// that a receive buffer has been posted: this implementation's responder sends it then. It may
-    /// also have the PSN of a READ or an atomic operation after the message, because the responder
-    /// takes one that it does not remember any more for a SEND or WRITE.
+    /// that a receive buffer has been posted: this implementation's responder sends it then. Its
+    /// PSN may also be that of a READ or an atomic operation after the message: if the responder
+    /// does not remember such a request any more, it acknowledges it like a SEND or WRITE.
     fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
         let first = self.cursors().last_acknowledged();
         packet.bth.psn.is_within(first, self.cursors().oldest().psn.distance(first) as u32)

@@ -289,9 +289,8 @@ impl Responder {
         let (ack_requests, last) = (self.ack_requests, self.expected.previous());
         let result = self.execute_early(work, path, now, before, stats);
         if self.gap_policy.peer_may_go_back(before, self.may_be_rxe) {
-            // After a NAK, the peer requests the acknowledgement again, so the early packets need
-            // not cause one: it does so in the missing packet, or in the packets after it if it
-            // sends all of them again.
+            // After a NAK, the peer requests an acknowledgement again: in the missing packet, or in
+            // the packets after it if it goes back. So the early packets need not cause one.
             self.ack_requests = ack_requests;
             if last != self.expected.previous() {
                 self.on_repeated(last, now);

@@ -36,10 +36,11 @@ pub(super) struct ResponderResources {
 /// duplicates a packet once or twice; a peer that lacks a response repeats its request for longer.
 const MAX_DROPPED_REPETITIONS: u32 = 4;
 
-/// The acknowledgement ends before a READ or an atomic operation only if the latter's PSN is less
-/// than this number before the expected PSN. The number is less than half of all PSNs, so that the
-/// peer sees that the acknowledgement is old, whatever it has sent meanwhile. A peer has fewer PSNs
-/// in flight.
+/// The READs and atomic operations that have arrived last are not acknowledged, but answered (see
+/// [`first_of_last`](ResponderResources::first_of_last)). They make an acknowledgement end at most
+/// this number of PSNs before the expected PSN. The number is less than half of all PSNs, so that
+/// the peer sees that the acknowledgement is old, whatever it has sent meanwhile. A peer has fewer
+/// PSNs in flight.
 const ACK_DISTANCE_MAX: i32 = (Psn::COUNT / 16 * 7) as i32;
 
 /// A READ or an atomic operation of the peer.
@@ -52,7 +53,8 @@ pub(super) struct HeldRequest {
     /// The number of repetitions that were dropped because the memory is gone.
     dropped: u32,
     /// Whether the packet before the request is the last one of several packets of a message, and
-    /// may have been sent by kernel rxe.
+    /// may have been sent by kernel rxe. If rxe sends that message again, the
+    /// [responder](super::responder) delays the acknowledgement of its end.
     pub(super) is_after_end: bool,
     body: Body,
     /// The responses to be sent, as indices of packets. The range is empty if no response is due.
@@ -236,8 +238,9 @@ impl ResponderResources {
         }
     }
 
-    /// The first of the requests after which no SEND or WRITE has arrived. `expected` is the PSN
-    /// after all requests. Returns `None` if a SEND or WRITE has arrived last.
+    /// The first of the READs and atomic operations that have arrived since the last SEND or WRITE.
+    /// `expected` is the PSN after all requests. Returns `None` if a SEND or WRITE has arrived
+    /// last.
     ///
     /// The peer may still wait for the responses to all of these requests. It does not wait for
     /// those of requests that are not kept any more, because it has sent later ones.

@@ -224,8 +224,8 @@ impl RetransmissionTimer {
         self.retries_left == 0
     }
 
-    /// Records that the peer is alive although it does not answer. For two ACK timeouts the
-    /// connection does not fail for lack of retries.
+    /// Records that the peer is alive although it does not answer, for example because its process
+    /// is stopped. For two ACK timeouts the connection does not fail for lack of retries.
     pub(super) fn note_peer_alive(&mut self, now: Instant) {
         self.alive_at = Some(now);
     }

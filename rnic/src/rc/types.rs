@@ -35,8 +35,8 @@ pub struct RcCfg {
     /// ends the connection.
     pub retries: u32,
     /// The maximum number of consecutive RNR NAKs after which the requester retries. 7 means any
-    /// number. After these retries, an RNR NAK ends the connection only if the time since the first
-    /// RNR NAK is at least this number times the wait that the last one asks for.
+    /// number. A further RNR NAK ends the connection if enough time has passed since the first one:
+    /// this number of waits, each as long as the further RNR NAK asks for.
     pub rnr_retries: u8,
     /// The time that the peer must wait if no receive is posted here. Each further RNR NAK for the
     /// same packet has the next longer time that IBA knows, up to 0.64 ms.
@@ -94,7 +94,7 @@ pub enum Failure {
 /// Counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The number of packets that were put into bursts.
+    /// The number of packets that were put into [bursts](super::Burst) to be sent.
     pub tx_packets: u64,
     /// The number of request packets that were sent again. `tx_packets` counts them, too.
     pub sent_again: u64,
@@ -166,7 +166,7 @@ impl Path {
     /// Makes the BTH of a packet to the peer.
     #[inline]
     pub(super) fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
-        // Hardware adapters without path migration set this bit.
+        // As hardware adapters without path migration do, set the bit MigReq.
         Bth { p_key: self.p_key, migrated: true, ..Bth::new(opcode, self.peer_qpn, psn) }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The wheel has six levels of 64 slots. A slot of the lowest level is one tick of 65.536 µs; a
 //! slot of each higher level is as long as all slots of the level below it. A deadline goes to the
-//! lowest level on which its slot differs from the slot of the current time. When the time of that
+//! highest level on which its slot differs from the slot of the current time. When the time of that
 //! slot has come, the deadline moves to a lower level (Varghese and Lauck, "Hashed and hierarchical
 //! timing wheels", scheme 7).
 

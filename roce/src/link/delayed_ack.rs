@@ -90,7 +90,7 @@ impl PendingAcks {
         self.links.retain(|&of| of != link);
     }
 
-    /// The time since when acknowledgements wait.
+    /// The time from which on acknowledgements wait. `None` if none waits.
     #[inline]
     pub(crate) fn since(&self) -> Option<Instant> {
         (!self.links.is_empty()).then_some(self.since)

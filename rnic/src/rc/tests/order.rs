@@ -597,9 +597,12 @@ fn only_the_missing_packets_are_sent_again() {
         let round_trips = (pair.now - start).as_secs_f64() / 0.0009;
         costs.push((repeated, (round_trips * 10.0).round() / 10.0));
     }
-    // The first NAK waits for a fixed time, the others for a quarter of a round trip. Of two
-    // packets in a row, the second one is sent with three more; so is the fourth one of a flight,
-    // with one more. The last packet is missed after four round trips.
+    // The first NAK of the connection waits for a fixed time, and the first one of each later
+    // flight for a quarter of a round trip. If two packets in a row are lost (3 and 4), the second
+    // one is sent again together with the three packets after it. The fourth lost packet of a
+    // flight (58) is sent again together with the packet after it. No NAK reports the loss of the
+    // last packet (59): after 5 ms, a probe sends packet 0 again. The acknowledgement of packet 58
+    // answers it, and then packet 59 is sent again.
     let expected = [(1, 2.3), (1, 2.3), (6, 4.8), (5, 5.3), (2, 7.6)];
     assert_eq!(costs, expected);
     assert_eq!((pair.a.rc.stats().timeouts, pair.b.early_pool.used()), (0, 0));

@@ -26,7 +26,8 @@ fn success(id: u64, op: WcOp, octets: usize) -> Wc {
     wc(id, op, octets, WcStatus::Success)
 }
 
-/// The octets are looked at in the moment of the completion, however TCP divides them.
+/// When a write completes, all its octets are in the memory of the peer, however TCP divides the
+/// stream.
 #[test]
 fn a_completed_write_is_placed() {
     let largest = if cfg!(miri) { 300 } else { 1 << 20 };
