@@ -249,13 +249,11 @@ impl Cq {
             return;
         }
         fence(Ordering::SeqCst);
-        let armed = self.armed.load(Ordering::Relaxed);
-        if (armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited))
-            && self
-                .armed
-                .compare_exchange(armed, DISARMED, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
+        // Another thread may widen the request of a `ConcurrentCq` at this moment. The event is
+        // owed for the earlier request then, too, so the state is looked at again.
+        let is_wanted = |armed: u8| armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited);
+        let disarm = |armed: u8| is_wanted(armed).then_some(DISARMED);
+        if self.armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, disarm).is_ok() {
             (self.notify)(CqEvent::Ready);
         }
     }

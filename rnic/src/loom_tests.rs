@@ -268,6 +268,28 @@ fn loom_a_concurrent_queue_is_armed_although_it_is_not_empty() {
     });
 }
 
+/// A thread that is armed for solicited completions gets its event although another thread arms the
+/// queue for all completions at the same time.
+#[test]
+fn loom_a_wider_request_does_not_take_the_event_of_a_narrower_one() {
+    loom::model(|| {
+        let news = Arc::new(News::default());
+        let cq = News::queue(&news);
+        cq.arm(true);
+        let arming = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || cq.arm(false))
+        };
+        // SAFETY: this thread is the only producer.
+        unsafe {
+            cq.queue().push(wc(1), true);
+            cq.queue().announce();
+        }
+        assert_eq!(news.told.lock().unwrap().events, 1);
+        arming.join().unwrap();
+    });
+}
+
 /// Two threads that poll get each completion once, and each of them in the order of the queue.
 #[test]
 fn loom_two_threads_poll_a_concurrent_queue() {
