@@ -167,14 +167,14 @@ impl<T: Transport> Ia<T> {
 
     /// Frees an object later, in another thread. A signal handler calls this while the wait that it
     /// has interrupted still uses the object. `free` waits until that wait has ended. The object is
-    /// no longer registered. If no thread can be started, the object is freed when the next thread
-    /// starts or the adapter is closed.
+    /// no longer registered. If no thread can be started, the thread of a later call frees the
+    /// object, or it is freed when the adapter is closed.
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) {
         self.pending_frees.add(Box::new(free));
         let pending_frees = Arc::clone(&self.pending_frees);
         let started = nesting::in_other_thread(move |done| {
             drop(done);
-            pending_frees.do_one();
+            pending_frees.do_all();
         });
         if let Err(error) = started {
             warn!(target: "dat::ia", ia = self.name, %error, "an object is freed at the close");

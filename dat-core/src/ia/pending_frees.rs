@@ -18,8 +18,13 @@ impl PendingFrees {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(free);
     }
 
-    /// Frees an object, unless another thread has begun to free each.
-    pub(super) fn do_one(&self) -> bool {
+    /// Frees the objects that no other thread has begun to free.
+    pub(super) fn do_all(&self) {
+        while self.do_one() {}
+    }
+
+    /// Frees an object, unless other threads have begun to free all of them.
+    fn do_one(&self) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(free) = waiting.pop() else { return false };
         self.begun.fetch_add(1, Ordering::AcqRel);
