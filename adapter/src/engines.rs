@@ -2,7 +2,7 @@
 //!
 //! An adapter begins with one engine and gets more as the consumer creates queue pairs, up to a
 //! limit. Each engine has a lock, a poller and a progress thread of its own, so threads that use
-//! different engines do not meet. An endpoint stays with one engine. Endpoints that share a
+//! different engines do not meet. A queue pair stays with one engine. Queue pairs that share a
 //! completion queue or a shared receive queue have the same engine. There is one exception: a
 //! consumer may combine queues that already belong to different engines. Then the engines
 //! [share](rnic::Cq::share) the completion queue.
@@ -10,8 +10,9 @@
 //! A consumer's thread makes progress with the engines of the queue that it polls or waits for.
 //! From then on, it *serves* these engines: it makes progress with them in its later calls, too. It
 //! also makes progress with engines that no thread has served yet. So one thread that uses all
-//! endpoints makes progress with all of them, and several threads with endpoints of their own leave
-//! each other alone. An engine whose thread does something else is served by its progress thread.
+//! queue pairs makes progress with all of them, and several threads with queue pairs of their own
+//! leave each other alone. An engine whose thread does something else is served by its progress
+//! thread.
 
 mod waits;
 
@@ -161,11 +162,11 @@ impl<E: MakeProgress> Engines<E> {
         served
     }
 
-    /// Chooses the engine of an endpoint or a shared receive queue, which keeps it until
+    /// Chooses the engine of a queue pair or a shared receive queue, which keeps it until
     /// [`Engines::leave`] is called. This is the first of the following that exists: the engine
-    /// `bound` of one of its queues, an engine without endpoints, a new engine (if another one is
-    /// allowed), and the engine with the fewest endpoints. `settle` runs before the next endpoint
-    /// gets its engine.
+    /// `bound` of one of its queues, an engine without queue pairs, a new engine (if another one is
+    /// allowed), and the engine with the fewest queue pairs. `settle` runs before the next queue
+    /// pair gets its engine.
     pub(crate) fn place(&self, bound: Option<usize>, settle: impl FnOnce(usize)) -> usize {
         let mut placing = lock(&self.placing);
         let number = bound.unwrap_or_else(|| self.choose(&mut placing));

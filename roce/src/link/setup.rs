@@ -326,7 +326,7 @@ impl Link {
         };
         let own_mtu = local_address.cm.max_path_mtu(ip, request.to.ip());
         log_path_mtu(ip, request.path_mtu, own_mtu, &request.path_mtu.to_string());
-        // dat-core accepts a request only with a queue pair that is idle.
+        // The consumer accepts a request only with a queue pair that is idle.
         let Some(work) = self.phase.take_idle() else { return };
         let terms = Terms {
             mtu: request.path_mtu,
