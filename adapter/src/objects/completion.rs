@@ -110,7 +110,8 @@ impl<E: Engine> ConcurrentCq<E> {
     }
 
     /// Passes up to `max` completions to `take`, as [`Cq::poll_with`] does. `take` must not call
-    /// this queue.
+    /// the adapter, because a thread in [`resize`](Self::resize) waits for the end of this poll
+    /// with the locks of engines.
     #[inline]
     pub fn poll_with(&self, max: usize, take: impl FnMut(rnic::Wc)) -> usize {
         self.cq.poll_with(max, take)
