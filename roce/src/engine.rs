@@ -583,6 +583,9 @@ unsafe impl adapter::Engine for Engine {
 
     fn establish_responder(&mut self, qp: usize, cfg: &ResponderCfg) -> Result<()> {
         let now = Instant::now();
+        if self.bind.is_some() && !self.local_addresses.iter().any(|of| of.is_at(cfg.local)) {
+            return Err(Error::NoSuchAddress);
+        }
         let index = self.index_of(cfg.local).map_err(|error| addresses::code_of(&error))?;
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::InvalidState)?;

@@ -249,6 +249,15 @@ fn the_peer_is_not_told_the_end() {
     // Work that is posted after the end completes at once.
     b.send(&from_b, 4);
     assert_eq!(completions(sides, [0, 1])[1], [(WcOp::Send, 4, WcStatus::Flushed)]);
+    // After the end, too, both queue pairs can be reset and connected again.
+    for qp in [&from_a, &from_b] {
+        qp.reset().expect("the queue pair can be reset");
+    }
+    connect([&from_a, &from_b], addresses);
+    b.receive(&from_b, 5);
+    a.send(&from_a, 6);
+    let done = completions(sides, [1, 1]);
+    assert_eq!(done, [vec![(WcOp::Send, 6, OK)], vec![(WcOp::Recv, 5, OK)]]);
 }
 
 #[test]
@@ -268,6 +277,8 @@ fn a_requester_does_not_start_before_its_responder() {
     for wrong in wrong {
         assert_eq!(qp.establish_responder(&wrong), Err(Error::InvalidArgument), "{wrong:?}");
     }
+    let elsewhere = ResponderCfg { local: at("127.0.0.113"), ..responder };
+    assert_eq!(qp.establish_responder(&elsewhere), Err(Error::NoSuchAddress));
     assert_eq!(qp.establish_responder(&responder), Ok(()));
     assert_eq!(qp.establish_responder(&responder), Err(Error::InvalidState));
     let wrong = [

@@ -214,10 +214,12 @@ impl<E: Engine> Qp<E> {
     /// [`Error::NotSupported`](crate::Error::NotSupported) if the protocol has no such connections
     /// or the queue pair has no [number](Qp::number), [`Error::InvalidArgument`] if a value is out
     /// of range, [`Error::InvalidState`] if the queue pair is or was connected and has not been
-    /// [reset](Qp::reset), and the errors of opening the local address.
+    /// [reset](Qp::reset), [`Error::NoSuchAddress`] if the adapter does not serve the local
+    /// address, and the errors of opening that address.
     ///
     /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
     /// [`Error::InvalidState`]: crate::Error::InvalidState
+    /// [`Error::NoSuchAddress`]: crate::Error::NoSuchAddress
     pub fn establish_responder(&self, cfg: &ResponderCfg) -> Result<()> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begin();
@@ -236,12 +238,12 @@ impl<E: Engine> Qp<E> {
 
     /// Ends the connection without an event, and returns the queue pair to the state in which it
     /// was created, with the same [number](Qp::number). All posted work completes as flushed.
-    /// No thread may post during this call.
+    /// [`Qp::carried_out`] counts no later requests. No thread may post during this call.
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) if the protocol cannot reset a queue
-    /// pair, and [`Error::InvalidState`](crate::Error::InvalidState) if the queue pair is or was
-    /// connected by connection management.
+    /// pair, and [`Error::InvalidState`](crate::Error::InvalidState) if connection management has
+    /// connected the queue pair or tries to, and that has not ended.
     pub fn reset(&self) -> Result<()> {
         self.reactor.engine.lock().engine.reset(self.index)
     }
