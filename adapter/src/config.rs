@@ -25,6 +25,8 @@ pub struct Config {
     pub capture: Option<String>,
 }
 
+/// The maximum number of engines of one adapter.
+pub(crate) const MAX_ENGINES: usize = 64;
 /// The default of `threads` on a host with many processors. A thread that uses the queue pairs of
 /// all engines asks the poller of each.
 const DEFAULT_THREADS_MAX: usize = 8;

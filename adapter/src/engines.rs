@@ -27,14 +27,12 @@ use std::time::Duration;
 use telemetry::threads;
 use waiting::nesting;
 
+use crate::config::MAX_ENGINES;
 use crate::engine_lock::Deferring;
 use crate::error::OpenError;
 use crate::progress::MakeProgress;
 use crate::reactor::Reactor;
 use crate::sync::lock;
-
-/// The maximum number of engines of one adapter.
-pub(crate) const MAX_ENGINES: usize = 64;
 
 /// The memory that must be free before a further engine is created: the stack of a thread, and many
 /// times what an engine takes.
@@ -164,8 +162,8 @@ impl<E: MakeProgress> Engines<E> {
 
     /// Chooses the engine of a queue pair or a shared receive queue, which keeps it until
     /// [`Engines::leave`] is called. This is the first of the following that exists: the engine
-    /// `bound` of one of its queues, an engine without queue pairs, a new engine (if another one is
-    /// allowed), and the engine with the fewest queue pairs. `settle` runs before the next queue
+    /// `bound` of one of its queues, an engine without queue pairs, a new engine (if another one
+    /// is allowed), and the engine with the fewest queue pairs. `settle` runs before the next queue
     /// pair gets its engine.
     pub(crate) fn place(&self, bound: Option<usize>, settle: impl FnOnce(usize)) -> usize {
         let mut placing = lock(&self.placing);

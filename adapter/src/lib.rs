@@ -40,9 +40,9 @@
 //! |---|---|
 //! | `objects` | the objects of an adapter over rnic and the engine: [`Adapter::open`], [`Qp`], … |
 //! | `engine` | the part that a provider supplies: [`Engine`] |
-//! | `adapter` | an open adapter: [`Adapter`], and the [`Limits`] of its protocol |
 //! | `event` | the events that an engine reports: [`Event`], [`Sink`] |
 //! | `context` | the engine's access to its adapter: [`Context`] |
+//! | `adapter` | an open adapter: [`Adapter`], and the [`Limits`] of its protocol |
 //! | `connection_request` | connection requests for the consumer: [`ConnectionRequest`], and their [`Backlog`] |
 //! | `engines` | the engines of an adapter, and the threads that make progress with them |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
@@ -53,8 +53,8 @@
 //! | `link_phase` | the phases of a queue pair in an engine: [`LinkPhase`] |
 //! | `qp_shared` | the part of a queue pair that posting threads and the engine share |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
-//! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
 //! | [`octet_ring`] | a ring of octets in memory that two processes share |
+//! | `sync` | the atomic types of the lock-free modules, and a function that locks a mutex |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
 //! | [`params`] | parameters in words, from which a [`Config`] comes |
 //! | `config` | the configuration that all adapters have in common: [`Config`] |

@@ -31,8 +31,7 @@ use std::time::Duration;
 
 use telemetry::environment;
 
-use crate::config::Config;
-use crate::engines::MAX_ENGINES;
+use crate::config::{Config, MAX_ENGINES};
 use crate::error::{Error, OpenError};
 
 /// The words of one adapter.

@@ -11,7 +11,7 @@ use adapter::Context;
 use capture::{Capture, Direction, Flow};
 use socket2::Socket;
 
-use crate::engine::Engine;
+use crate::Engine;
 use crate::shm::SharedMemory;
 use crate::socket::{self, IoOutcome};
 

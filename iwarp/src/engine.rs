@@ -1,9 +1,8 @@
 //! The engine of an adapter: connections, listeners and timers. The engine lock protects all of
 //! them.
 
-mod awake;
-mod direct;
-mod resources;
+mod direct_connection;
+mod polled_rings;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,13 +19,13 @@ use rnic::Work;
 use tracing::debug;
 use work::{Close, ReadDepth};
 
-use self::awake::Awake;
-use self::direct::Direct;
-pub(crate) use self::resources::{EngineResources, ObjectKey, Timer};
+use self::direct_connection::DirectConnection;
+use self::polled_rings::PolledRings;
 use crate::config::Config;
 use crate::linger::LingeringSockets;
 use crate::link::Link;
 use crate::listeners::{Listeners, WaitingRequest, refuse};
+use crate::resources::{EngineResources, ObjectKey, Sink, Timer};
 use crate::shm::{ForwardedOffers, Offer, OfferDirectory, OfferSocket};
 use crate::socket;
 use crate::unconfirmed::Unconfirmed;
@@ -45,11 +44,11 @@ pub struct Engine {
     listeners: Listeners,
     lingering: LingeringSockets,
     /// The connection that a consumer's pass reads without asking the poller.
-    direct: Direct,
+    direct: DirectConnection,
     /// The direct connection, if it has left the poller. It returns before a thread sleeps there.
     suspended: Option<usize>,
     /// The connections whose shared memory each pass of a consumer reads.
-    awake: Awake,
+    polled_rings: PolledRings,
     /// Whether the data that arrived last end in the middle of a message: the result of
     /// [`adapter::MakeProgress::take_partial`].
     partial: bool,
@@ -76,9 +75,9 @@ impl Engine {
             links: Slab::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),
-            direct: Direct::default(),
+            direct: DirectConnection::default(),
             suspended: None,
-            awake: Awake::default(),
+            polled_rings: PolledRings::default(),
             partial: false,
         }
     }
@@ -203,8 +202,8 @@ impl MakeProgress for Engine {
         let has_others = self.links.len() > 1;
         let Some(index) = self.direct.next_pass(has_others) else {
             let (has_moved, is_busy) = (shared_has_moved, !self.resources.pending.is_empty());
-            let spares_poller =
-                self.direct.connection().is_none() && self.awake.spares_poller(has_moved, is_busy);
+            let spares_poller = self.direct.connection().is_none()
+                && self.polled_rings.spares_poller(has_moved, is_busy);
             return match (spares_poller && !self.has_closed(), has_moved) {
                 (false, _) => Progress::AskPoller,
                 (true, true) => Progress::Moved,
@@ -326,7 +325,7 @@ impl MakeProgress for Engine {
     }
 
     fn transmit(&mut self, qp: usize) {
-        self.stay_awake(qp);
+        self.poll_ring_of(qp);
         let Some(link) = self.links.get_mut(qp) else { return };
         link.transmit(&mut self.resources, &mut self.lingering);
         if link.is_stalled() {
@@ -364,7 +363,7 @@ unsafe impl adapter::Engine for Engine {
         if self.direct.connection() == Some(qp) {
             self.direct.has_ended();
         }
-        self.awake.remove(qp);
+        self.polled_rings.remove(qp);
         self.resources.pending.retain(|&i| i != qp);
         self.resources.reports.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
@@ -435,8 +434,3 @@ unsafe impl adapter::Engine for Engine {
         self.listeners.reject(&mut self.resources, &mut self.lingering, request, private)
     }
 }
-
-/// The receiver of an engine's events.
-pub(crate) type Sink = adapter::Sink<Engine>;
-/// An event that an engine reports.
-pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

@@ -15,18 +15,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The files from top to bottom:
+//! The modules from top to bottom. Each uses only modules below it:
 //!
-//! | file | content |
+//! | module | contents |
 //! |---|---|
-//! | `linger` | sockets that wait until their peers close |
+//! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
 //! | `link` | a queue pair and its connection, from the first SYN to the last completion |
 //! | `listeners` | the passive side before a queue pair is involved: listeners and callers |
-//! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
-//! | `shm` | shared memory in place of TCP, between two processes of one host |
+//! | `linger` | sockets that wait until their peers close |
+//! | `resources` | what the parts of the engine share: the poller, the timers, lists of work |
+//! | `unconfirmed` | how many queue pairs one address occupies without confirming an acceptance |
 //! | `connection` | a connected socket, with the capture of its traffic (docs/capture.md) |
-//! | `socket` | creates, binds and configures sockets; sends and receives |
 //! | `config` | the configuration: [`Config`] |
+//! | `shm` | shared memory in place of TCP, between two processes of one host |
+//! | `socket` | creates, binds and configures sockets; sends and receives |
 //!
 //! The crate `adapter` makes progress and puts objects over rnic's queues. The crates `rnic` and
 //! `wire` contain the protocol.
@@ -37,6 +39,7 @@ mod engine;
 mod linger;
 mod link;
 mod listeners;
+mod resources;
 mod shm;
 mod socket;
 mod unconfirmed;

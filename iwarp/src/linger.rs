@@ -13,9 +13,8 @@ use adapter::Slab;
 use mio::Interest;
 
 use crate::connection::Connection;
-use crate::engine::{EngineResources, ObjectKey, Timer};
-use crate::listeners::is_scarce;
-use crate::socket::IoOutcome;
+use crate::resources::{EngineResources, ObjectKey, Timer};
+use crate::socket::{IoOutcome, is_scarce};
 
 /// The time that the peer may take to close its side.
 const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);

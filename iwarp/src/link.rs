@@ -32,9 +32,9 @@ use self::established::{Established, ReadOutcome, WriteOutcome};
 use self::fault_check::FaultCheck;
 use self::receive_wait::WindowWatch;
 use self::setup::Connecting;
-use crate::engine::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
 use crate::linger::LingeringSockets;
-use crate::listeners::READ_WRITE;
+use crate::resources::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
+use crate::socket::READ_WRITE;
 
 /// The number of scatter reads of one connection in one turn.
 const MAX_READS_PER_TURN: usize = 16;

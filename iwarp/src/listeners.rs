@@ -14,9 +14,9 @@ use socket2::Socket;
 use work::ServiceType;
 
 use crate::connection::Connection;
-use crate::engine::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
 use crate::linger::LingeringSockets;
-use crate::socket::{self, IoOutcome};
+use crate::resources::{EngineEvent, EngineResources, ObjectKey, Sink, Timer};
+use crate::socket::{self, IoOutcome, READ_WRITE};
 use crate::unconfirmed::{RETRY_AFTER, UnconfirmedRequest};
 
 /// The number of callers that a listener accepts in one turn.
@@ -585,22 +585,12 @@ fn is_scarcity(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// The events of a connection that the poller reports.
-pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
-
 /// Returns whether this is one of the last descriptors that the process may have. A new socket gets
 /// such a descriptor only if all lower ones are in use, because the kernel assigns the lowest free
 /// number.
 fn is_in_reserve(descriptor: RawFd) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     descriptor as u64 >= limit.saturating_sub(RESERVED_DESCRIPTORS)
-}
-
-/// Returns whether the process has used up half of the descriptors that it may have. New
-/// connections need the others more than a faster way for those that exist.
-pub(crate) fn is_scarce(descriptor: RawFd) -> bool {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    descriptor as u64 >= limit / 2
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use adapter::{Error, LocalFailure};
+use mio::Interest;
 use rnic::rdmap::setup::REQUEST_TIMEOUT;
+use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// The congestion controls for connections within the host, in the order of preference. The
@@ -402,6 +404,16 @@ fn canonical(address: socket2::SockAddr) -> io::Result<SocketAddr> {
         .as_socket()
         .map(address::normalized)
         .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// The events of a connection that the poller reports.
+pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// Returns whether the process has used up half of the descriptors that it may have. New
+/// connections need the others more than a faster way for those that exist.
+pub(crate) fn is_scarce(descriptor: RawFd) -> bool {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    descriptor as u64 >= limit / 2
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leaves_endpoints_to_others() {
+    fn an_address_leaves_queue_pairs_to_others() {
         for accepts in [true, false] {
             let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
             let held = fill(&all, ATTACKER, &mut free, accepts);
@@ -207,7 +207,7 @@ mod tests {
     /// All acceptances of an address end at the same moment. The many requests that wait meanwhile
     /// do not take all queue pairs.
     #[test]
-    fn an_address_whose_acceptances_end_leaves_endpoints_to_others() {
+    fn an_address_whose_acceptances_end_leaves_queue_pairs_to_others() {
         let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);
         let held = fill(&all, ATTACKER, &mut free, true);
         free += held.len();

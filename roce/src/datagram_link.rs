@@ -12,9 +12,9 @@ use wire::cm::UDP_Q_KEY;
 use wire::rocev2::{Grh, Icrc, Packet, PathMtu};
 use work::ResolveFailure;
 
-use crate::engine::{EngineEvent, EngineResources, Sink};
 use crate::local_address::{LocalAddress, random};
 use crate::packet_io::{LastSource, Peer};
+use crate::resources::{EngineEvent, EngineResources, Sink};
 use crate::socket::Datagrams;
 
 /// The indices of datagram queue pairs in the engine begin with this number. Smaller indices are

@@ -4,9 +4,7 @@
 mod addresses;
 mod local_peers;
 mod receive;
-mod refused_requests;
 mod resolution;
-mod resources;
 mod shutdown;
 mod sockets;
 
@@ -28,18 +26,16 @@ use wire::cm::{Reason, SidrStatus};
 use wire::rocev2::PathMtu;
 use work::{Close, ReadDepth};
 
-pub(crate) use self::resolution::{DatagramRequest, ResolutionOwner};
-pub(crate) use self::resources::{EngineResources, SocketKey};
 use crate::config::Config;
 use crate::datagram_link::{self, DatagramLink, DatagramLinks};
 use crate::hosts::HostsOfAdapter;
-use crate::link::{self, EngineContext, Link};
-use crate::listeners::{
-    ConnectionRequest, Listener, Listeners, LocalRequest, PendingRequest, RequestLocation,
-};
-use crate::local_address::{LocalAddress, Owner, assign_everywhere, random};
+use crate::link::{self, Link};
+use crate::listeners::{ConnectionRequest, Listener, Listeners, PendingRequest, RequestLocation};
+use crate::local_address::{LocalAddress, assign_everywhere, random};
+use crate::owner::{LocalRequest, Owner};
 use crate::packet_io::TooLong;
-use crate::port::{PortSlot, ReceiveBuffer, SLOTS, Service};
+use crate::resources::{EngineContext, EngineResources, Sink, SocketKey};
+use crate::shared_port::{PortSlot, ReceiveBuffer, SLOTS, Service};
 use crate::socket::RxBatch;
 
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
@@ -752,8 +748,3 @@ impl Engine {
         Some(LocalRequest { local_address: index, id, serial })
     }
 }
-
-/// The receiver of an engine's events.
-pub(crate) type Sink = adapter::Sink<Engine>;
-/// An event that an engine reports.
-pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

@@ -23,7 +23,7 @@ use rnic::cm::sidr::ResolveId;
 use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
-use crate::local_address::cm_packet;
+use crate::cm_packet::cm_packet;
 use crate::socket::{Cause, Udp};
 
 /// The socket from which probes are sent.

@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The modules from top to bottom:
+//! The modules from top to bottom. Each uses only modules below it:
 //!
 //! | module | contents |
 //! |---|---|
@@ -23,27 +23,35 @@
 //! | `listeners` | listeners (service points) and the connection requests that arrived there |
 //! | `link` | a queue pair and its connection |
 //! | `datagram_link` | a datagram queue pair |
+//! | `resources` | what the parts of the engine share: lists, timers, and the keys of the poller |
+//! | `delayed_ack` | whether an acknowledgement waits for an answer of the consumer |
+//! | `refused_requests` | the log of refused connection requests |
 //! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
+//! | `owner` | who waits for what a connection manager reports |
+//! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
+//! | `hosts` | whether the hosts of silent peers are up |
 //! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
 //! | `unsent_batches` | batches that a socket had no room for |
 //! | `outgoing` | the packets that wait to be sent, and the batches in which they leave |
 //! | `connected_socket` | a faster path to peers at the same address |
-//! | `hosts` | whether the hosts of silent peers are up |
-//! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
+//! | `path_reports` | which peers' packets are too long for a router or an interface |
 //! | `route` | the local address and the path MTU that lead to a peer |
+//! | `shared_port` | UDP port 4791, which all processes share |
+//! | `cm_packet` | the packets of connection management |
 //! | `selftest` | whether this host's IP headers fit the ICRC |
 //! | `socket` | UDP sockets: batches, errors, and the options that make the IP header predictable |
 //! | `read_pacing` | when the engine reads the REQ socket |
-//! | `port` | UDP port 4791, which all processes share |
 //! | `config` | the configuration: [`Config`] |
 //!
 //! The crates `rnic` and `wire` contain the protocols. The crate `adapter` decides which thread
 //! makes progress. docs/softroce-design.md describes the fields of packets, and what strangers can
 //! do.
 
+mod cm_packet;
 mod config;
 mod connected_socket;
 mod datagram_link;
+mod delayed_ack;
 mod engine;
 mod host_probe;
 mod hosts;
@@ -51,12 +59,15 @@ mod link;
 mod listeners;
 mod local_address;
 mod outgoing;
+mod owner;
 mod packet_io;
 mod path_reports;
-mod port;
 mod read_pacing;
+mod refused_requests;
+mod resources;
 mod route;
 mod selftest;
+mod shared_port;
 mod socket;
 mod unsent_batches;
 

@@ -7,7 +7,6 @@
 //!
 //! All posted work completes before the event that reports the end of the connection.
 
-mod delayed_ack;
 mod disconnecting;
 mod end;
 mod established;
@@ -16,25 +15,24 @@ mod setup;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use adapter::{Counts, QpShared, netdev};
 use rnic::cm::{ConnId, Event};
-use rnic::rc::{Burst, Failure};
+use rnic::rc::Failure;
 use rnic::{Arrival, Work};
 use wire::rocev2::{Operation, Packet, PathMtu};
 
-pub(crate) use self::delayed_ack::{ACK_DELAY_MAX, PendingAcks};
 use self::disconnecting::Disconnecting;
 use self::end::{BreakReason, End};
 use self::established::{Established, Sends};
 use self::setup::Connecting;
 pub(crate) use self::setup::Target;
-use crate::engine::{EngineEvent, EngineResources, Sink};
+use crate::cm_packet::GSI;
 use crate::host_probe::Refusal;
-use crate::local_address::{GSI, LocalAddress};
+use crate::local_address::LocalAddress;
 use crate::packet_io::Peer;
-use crate::port::PortSlot;
+use crate::resources::{EngineContext, EngineEvent, Sink};
+use crate::shared_port::PortSlot;
 
 /// The engine's view of a queue pair.
 pub(crate) struct Link {
@@ -65,32 +63,6 @@ pub(crate) struct Conn {
 }
 
 type Phase = adapter::LinkPhase<Box<Connecting>, Box<Established>, Box<Disconnecting>>;
-
-/// The parts of the engine that the methods of a connection need besides the queue pair.
-pub(crate) struct EngineContext<'a> {
-    pub(crate) local_address: &'a mut LocalAddress,
-    pub(crate) resources: &'a mut EngineResources,
-    pub(crate) now: Instant,
-}
-
-impl EngineContext<'_> {
-    /// Returns the burst to which the packets for a peer are added. The engine sends them when it
-    /// flushes.
-    #[inline]
-    pub(crate) fn burst_to(&mut self, peer: &Peer) -> &mut Burst {
-        self.resources.has_outgoing = true;
-        self.local_address.packet_io.burst_to(peer, self.now)
-    }
-
-    /// Gives up the number of a connection that has ended, as far as the connection manager does
-    /// not still need it.
-    fn release_qpn(&mut self, conn: &Conn) {
-        self.local_address.qpns.retire(conn.qpn);
-        if conn.id.is_none() {
-            self.local_address.qpns.release(conn.qpn);
-        }
-    }
-}
 
 impl Link {
     pub(crate) fn new(

@@ -1,4 +1,4 @@
-//! The passive side before a queue pair is involved: listeners (DAT's service points) and the
+//! The passive side before a queue pair is involved: listeners (service points) and the
 //! connection requests that arrived there.
 
 use std::collections::HashMap;
@@ -9,10 +9,9 @@ use rnic::cm::{ConnId, HandedOver, IncomingRequest};
 use wire::cm::Reason;
 use work::ServiceType;
 
-use crate::engine::{DatagramRequest, EngineEvent, Sink};
-use crate::link::EngineContext;
-use crate::local_address::Owner;
-use crate::port::Service;
+use crate::owner::{DatagramRequest, LocalRequest, Owner};
+use crate::resources::{EngineContext, EngineEvent, Sink};
+use crate::shared_port::Service;
 
 /// A request that the consumer has received and not yet answered.
 pub enum PendingRequest {
@@ -37,16 +36,6 @@ pub(crate) enum RequestLocation {
     HandedOver(SocketAddr, HandedOver),
     /// The peer has withdrawn the request.
     Nowhere,
-}
-
-/// A connection request that waits in a connection manager of this engine.
-#[derive(Clone, Copy)]
-pub(crate) struct LocalRequest {
-    /// The index of the local address.
-    pub(crate) local_address: usize,
-    pub(crate) id: ConnId,
-    /// The number of the request. Numbers are never reused.
-    pub(crate) serial: u64,
 }
 
 /// The listeners of an engine.

@@ -13,20 +13,20 @@ use netem::Conditions;
 use rnic::cm::sidr::{ResolveId, Sidr};
 use rnic::cm::{Cfg, Cm, ConnId, LowBits};
 use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, SidrReq, Timeout};
-use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, PathMtu, Psn, packet_len};
+use wire::rocev2::{Opcode, PathMtu, packet_len};
 
+use crate::cm_packet::{GSI, cm_packet};
 use crate::config::Config;
-use crate::engine::ResolutionOwner;
 use crate::host_probe::HostProbe;
 use crate::hosts::SharedHosts;
-use crate::listeners::LocalRequest;
+use crate::owner::{LocalRequest, Owner, ResolutionOwner};
 use crate::packet_io::{LastSource, PacketIo, Peer};
-use crate::port::{
-    ClosedService, LivenessConnection, Port, PortError, PortSlot, UDP_PORT, low_bits,
-};
 use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::selftest;
+use crate::shared_port::{
+    ClosedService, LivenessConnection, Port, PortError, PortSlot, UDP_PORT, low_bits,
+};
 use crate::socket::ReceiveStrategy;
 
 /// The time that a peer may take to answer a message of the connection manager before the message
@@ -89,15 +89,6 @@ pub(crate) struct LocalPeer {
     pub(crate) address: IpAddr,
     pub(crate) slot: PortSlot,
     pub(crate) liveness: LivenessConnection,
-}
-
-/// The owner of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// The queue pair with this index in the engine.
-    Link(usize),
-    /// The request with this number, which the consumer has not answered yet.
-    Request(u64),
 }
 
 impl LocalAddress {
@@ -348,17 +339,6 @@ impl LocalAddress {
     }
 }
 
-/// Wraps a message of connection management in a packet.
-pub(crate) fn cm_packet(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
-    let mut bth = Bth::new(Opcode::DatagramSendOnly, GSI, Psn::new(psn));
-    bth.migrated = true;
-    let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: GSI };
-    Packet { bth, extension: Extension::Deth(deth), payload: mad }
-}
-
-/// The number of the queue pair for connection management (GSI), in every adapter.
-pub(crate) const GSI: u32 = 1;
-
 /// Assigns queue pair numbers. The low bits of a number are the adapter's slot. The other bits are
 /// random, because an attacker who forges a packet must guess them. A number is not reused for a
 /// while after its release, because a peer may still use it for an earlier connection.
@@ -533,7 +513,7 @@ pub(crate) fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{self, OPEN_TIMEOUT, SLOTS};
+    use crate::shared_port::{self, OPEN_TIMEOUT, SLOTS};
 
     #[test]
     fn numbers_have_the_slot_and_are_not_used_again_soon() {
@@ -586,7 +566,7 @@ mod tests {
             LocalAddress::open((own(0), SLOTS, OPEN_TIMEOUT), none, 1, &config, None)
                 .expect("the address is free");
         let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
-        let _taken = port::take_liveness_name(elsewhere, 5);
+        let _taken = shared_port::take_liveness_name(elsewhere, 5);
         assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!(
             "the name of an adapter on another host must be ignored"
         )));

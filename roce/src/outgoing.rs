@@ -13,7 +13,7 @@ use std::time::Instant;
 use rnic::rc::Burst;
 use wire::rocev2::Icrc;
 
-use crate::port::slot_of_packet;
+use crate::shared_port::slot_of_packet;
 use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 
 /// Packets to one peer that wait to be sent, in the order in which they were added.

@@ -8,7 +8,7 @@ use adapter::netdev::{self, NetAddr};
 use socket2::{Domain, Socket, Type};
 use wire::rocev2::PathMtu;
 
-use crate::port::UDP_PORT;
+use crate::shared_port::UDP_PORT;
 
 /// The MTU of an interface whose MTU is not known.
 const ETHERNET_MTU: usize = 1500;

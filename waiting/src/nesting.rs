@@ -129,7 +129,7 @@ pub fn thread() -> usize {
 /// The error of the system if no thread can be started.
 pub fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> io::Result<()> {
     let (sender, receiver) = channel();
-    threads::spawn("dat-later", move || f(sender))?;
+    threads::spawn("deferred-call", move || f(sender))?;
     if interrupted_activity() == Activity::Sleep {
         let dropped = receiver.recv();
         debug_assert!(dropped.is_err(), "nothing is ever sent");

@@ -50,7 +50,7 @@ fn set(numbers: &[usize]) -> EngineSet {
 }
 
 #[test]
-fn endpoints_are_spread_over_the_engines() {
+fn queue_pairs_are_spread_over_the_engines() {
     let engines = engines(3);
     let place = |bound| engines.place(bound, |_| {});
     assert_eq!([None, None, None, None].map(place), [0, 1, 2, 0]);

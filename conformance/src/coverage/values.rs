@@ -279,7 +279,7 @@ pub(super) const VALUES: &[Value] = &[
         "DAT_INSUFFICIENT_RESOURCES",
         "softroce refuses the 1,088th adapter of an address (DAT_RESOURCE_DEVICE). Adapters of \
          other processes count, too, so the tests are not cases: `there_are_1087_slots` in \
-         `roce/src/port/tests.rs`. For other providers, only memory limits the number",
+         `roce/src/shared_port/tests.rs`. For other providers, only memory limits the number",
     ),
     by("dat_ia_openv", "DAT_INVALID_PARAMETER", "bad-arguments, no-queue"),
     by(

@@ -170,7 +170,7 @@ const UNPROVOKED: &[Unprovoked] = &[
         subtype: "DAT_RESOURCE_DEVICE",
         functions: &["dat_ia_open"],
         why: "1,087 adapters use the address",
-        test: Some(("roce/src/port/tests.rs", "there_are_1087_slots")),
+        test: Some(("roce/src/shared_port/tests.rs", "there_are_1087_slots")),
     },
     Unprovoked {
         kind: INSUFFICIENT,

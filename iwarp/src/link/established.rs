@@ -14,7 +14,7 @@ use super::receive_wait::{ReceiveWait, WindowWatch};
 use super::sharing::Sharing;
 use super::{EndReason, Loss};
 use crate::connection::Connection;
-use crate::engine::{EngineEvent, EngineResources, Sink};
+use crate::resources::{EngineEvent, EngineResources, Sink};
 use crate::shm::RingWatch;
 use crate::socket::IoOutcome;
 use crate::unconfirmed::UnconfirmedRequest;

@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use super::Link;
-use crate::engine::EngineResources;
 use crate::linger::LingeringSockets;
+use crate::resources::EngineResources;
 
 /// The time from a short transfer to the check.
 const FAULT_CHECK_DELAY: Duration = Duration::from_millis(100);

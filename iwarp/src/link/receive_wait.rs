@@ -18,8 +18,8 @@ use rnic::rdmap::setup::Terms;
 
 use super::established::{Established, ReadOutcome};
 use super::{EndReason, Link, Loss, Phase};
-use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
+use crate::resources::{EngineEvent, EngineResources};
 use crate::socket::{self, IoOutcome, PeerTimeout, Unacknowledged};
 
 /// The time for which messages wait for receives after the peer has ended the stream. After this

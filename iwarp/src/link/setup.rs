@@ -20,10 +20,10 @@ use super::sharing::Sharing;
 use super::{Link, Phase};
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::engine::{EngineEvent, EngineResources};
 use crate::linger::LingeringSockets;
-use crate::listeners::{READ_WRITE, WaitingRequest};
-use crate::socket::{self, IoOutcome};
+use crate::listeners::WaitingRequest;
+use crate::resources::{EngineEvent, EngineResources};
+use crate::socket::{self, IoOutcome, READ_WRITE};
 use crate::unconfirmed::UnconfirmedRequest;
 
 /// The time limit of an attempt to connect if the consumer sets none.

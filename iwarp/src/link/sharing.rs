@@ -13,12 +13,12 @@ use tracing::debug;
 
 use super::established::Established;
 use super::{EndReason, Link, Loss, Phase};
-use crate::engine::{EngineResources, ObjectKey};
 use crate::linger::LingeringSockets;
-use crate::listeners;
+use crate::resources::{EngineResources, ObjectKey};
 use crate::shm::{
     CORRUPT_ERRNO, MAX_SHARED, Offer, RingWatch, SharedMemory, TRANSFERS_BEFORE_REPETITION, WakeUp,
 };
+use crate::socket;
 
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl Link {
         self.resume_polling(resources, lingering);
         let Phase::Established(conn) = &mut self.phase else { return false };
         let (key, wake_socket) = (ObjectKey::WakeSocket(self.index), memory.wake_socket());
-        let attached = !listeners::is_scarce(wake_socket.as_raw_fd())
+        let attached = !socket::is_scarce(wake_socket.as_raw_fd())
             && resources.context.resume(key, wake_socket, Interest::READABLE).is_ok();
         if attached {
             conn.socket.shared_memory = Some(Box::new(memory));

@@ -11,10 +11,11 @@ use mio::Interest;
 use wire::cm::ServiceId;
 use wire::rocev2::PathMtu;
 
-use super::{Engine, EngineResources, SocketKey};
+use super::Engine;
 use crate::local_address::LocalAddress;
-use crate::port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, SLOTS};
+use crate::resources::{EngineResources, SocketKey};
 use crate::route::Route;
+use crate::shared_port::{OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, SLOTS};
 
 /// The room in memory for the parts of a local address, in bytes. The parts need some 200 KiB.
 const ADDRESS_BYTES: usize = 512 << 10;

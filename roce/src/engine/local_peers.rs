@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use mio::Interest;
 
-use super::{Engine, SocketKey};
-use crate::link::EngineContext;
+use super::Engine;
 use crate::local_address::LocalPeer;
-use crate::port::slot_of;
+use crate::resources::{EngineContext, SocketKey};
+use crate::shared_port::slot_of;
 
 impl Engine {
     /// Accepts the connections by which peers on this host notice when this adapter's process ends.

@@ -8,13 +8,14 @@ use adapter::Slab;
 use wire::cm::{Mad, Message, ServiceId};
 use wire::rocev2::{Deth, Extension, Opcode, Packet};
 
-use super::EngineResources;
+use crate::cm_packet::GSI;
 use crate::datagram_link::DatagramLinks;
-use crate::link::{EngineContext, Link};
+use crate::link::Link;
 use crate::listeners::Listeners;
-use crate::local_address::{GSI, LocalAddress};
+use crate::local_address::LocalAddress;
 use crate::packet_io::{check_unknown, dest_qpn};
-use crate::port::{Origin, slot_of};
+use crate::resources::{EngineContext, EngineResources};
+use crate::shared_port::{Origin, slot_of};
 use crate::socket::Datagrams;
 
 /// Processes the datagrams of one sender.

@@ -10,34 +10,12 @@ use wire::cm::sidr_trailer::DatagramQp;
 use wire::cm::{SidrStatus, UDP_Q_KEY};
 use work::{ResolveFailure, ServiceType};
 
-use super::{Engine, EngineEvent};
+use super::Engine;
 use crate::datagram_link::DatagramLink;
 use crate::listeners::PendingRequest;
 use crate::local_address::{LocalAddress, random};
-
-/// The owner of a service ID resolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ResolutionOwner {
-    /// An attempt of a datagram queue pair to resolve a service point: the index of the queue pair,
-    /// the consumer's number for the attempt, the number of the queue pair, and the service point.
-    Attempt { link: usize, number: u64, qpn: u32, peer: SocketAddr },
-    /// The request of a peer with this number, which the consumer has not answered yet.
-    Request(u64),
-}
-
-/// The request of a peer that wants to send datagrams. The consumer has received the request and
-/// not yet answered it.
-pub struct DatagramRequest {
-    /// The index of the local address.
-    local_address: usize,
-    id: ResolveId,
-    /// The number of the request. Numbers are never reused.
-    serial: u64,
-    from: SocketAddr,
-    /// The local address at which the request arrived.
-    at: SocketAddr,
-    caller: Option<DatagramQp>,
-}
+use crate::owner::{DatagramRequest, ResolutionOwner};
+use crate::resources::EngineEvent;
 
 impl Engine {
     /// Starts to resolve the address of a service point.

@@ -5,7 +5,8 @@ use std::time::Instant;
 use adapter::{MakeProgress, Remaining};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{Engine, SocketKey};
+use super::Engine;
+use crate::resources::SocketKey;
 use crate::unsent_batches;
 
 impl Engine {

@@ -6,13 +6,16 @@ use adapter::MakeProgress;
 use mio::Interest;
 use wire::rocev2::Packet;
 
+use super::Engine;
 use super::receive::{receive_cm, receive_datagrams, receive_from_elsewhere};
-use super::{Engine, SocketKey};
+use crate::cm_packet::GSI;
+use crate::delayed_ack::ACK_DELAY_MAX;
 use crate::host_probe::{Answer, HostProbe};
-use crate::link::{ACK_DELAY_MAX, EngineContext};
-use crate::local_address::{GSI, LocalAddress, Owner};
+use crate::local_address::LocalAddress;
+use crate::owner::Owner;
 use crate::packet_io::dest_qpn;
-use crate::port::{LocalMessage, Origin};
+use crate::resources::{EngineContext, SocketKey};
+use crate::shared_port::{LocalMessage, Origin};
 use crate::socket::ReceiveStrategy;
 
 /// The number of reads of one socket before other sockets have their turn.

@@ -3,9 +3,10 @@
 use rnic::rc::AckOnlyResponder;
 use wire::rocev2::Packet;
 
+use super::Conn;
 use super::established::{BURSTS_PER_TURN, Established};
-use super::{Conn, EngineContext};
 use crate::packet_io::Peer;
+use crate::resources::EngineContext;
 
 /// The remaining state of the connection.
 pub(super) struct Disconnecting {

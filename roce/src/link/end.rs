@@ -17,10 +17,10 @@ use work::cause::Cause;
 
 use super::disconnecting::Disconnecting;
 use super::established::{Established, Sends};
-use super::{Conn, EngineContext, Link, Phase};
-use crate::engine::EngineEvent;
+use super::{Conn, Link, Phase};
 use crate::local_address::LocalAddress;
 use crate::packet_io::{TooLong, ip_packet_len};
+use crate::resources::{EngineContext, EngineEvent};
 
 /// The reason for which a connection ends.
 pub(super) enum End {
@@ -222,7 +222,7 @@ impl Link {
                 };
             }
         };
-        cx.release_qpn(&disconnecting.conn);
+        cx.release_qpn(disconnecting.conn.qpn, disconnecting.conn.id);
         self.phase.end(&self.shared, disconnecting.responder.into_work());
         self.sink.call(EngineEvent::Disconnected);
     }
@@ -325,7 +325,7 @@ impl Link {
             (End::Broken(_), Some(id)) => cm.break_off(cx.now, id),
             (End::NotAccepted, _) | (_, None) => {}
         }
-        cx.release_qpn(&conn);
+        cx.release_qpn(conn.qpn, conn.id);
         established.rc.flush();
         self.phase.end(&self.shared, established.rc.into_work());
         self.sink.call(match &end {
@@ -348,7 +348,7 @@ impl Link {
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         };
         if let Some(conn) = conn {
-            cx.release_qpn(&conn);
+            cx.release_qpn(conn.qpn, conn.id);
             conn.id.into_iter().for_each(|id| cx.local_address.cm.forget(cx.now, id));
         }
     }

@@ -11,11 +11,12 @@ use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 use work::{Close, ReadDepth};
 
-use super::delayed_ack::DelayedAck;
+use super::Conn;
 use super::end::PeerDisconnect;
-use super::{Conn, EngineContext};
+use crate::delayed_ack::DelayedAck;
 use crate::local_address::LocalAddress;
 use crate::packet_io::{PacketIo, Peer};
+use crate::resources::EngineContext;
 
 /// The RNR timer of a connection, 0.08 ms: the time that the peer must wait if no receive is
 /// posted. The peer waits longer if it sends again and still no receive is posted.
@@ -42,7 +43,7 @@ pub(super) struct Established {
     /// them.
     pub(super) depth: ReadDepth,
     /// On the passive side, the addresses of the peer and of this side, with their ports.
-    pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
+    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
     /// What this side may send.
     pub(super) sends: Sends,
     /// Set if the consumer has requested a disconnect that must wait
@@ -168,7 +169,7 @@ impl Established {
             peer,
             peer_qpn,
             depth,
-            endpoints: None,
+            addresses: None,
             sends: Sends::Nothing,
             closing: None,
             peer_disconnect: None,

@@ -11,9 +11,10 @@ use wire::rocev2::{PathMtu, Psn, RnrTimer};
 use work::ReadDepth;
 
 use super::established::{Established, Sends, Terms};
-use super::{Conn, EngineContext, Link, Phase};
+use super::{Conn, Link, Phase};
 use crate::MAX_READ_DEPTH;
-use crate::port::slot_of;
+use crate::resources::EngineContext;
+use crate::shared_port::slot_of;
 
 /// Checks that a value is not larger than its field.
 fn within<T: PartialOrd>(value: T, max: T) -> Result<T> {
@@ -103,7 +104,7 @@ impl Link {
             (Phase::Idle(work) | Phase::Ended(work), _) => work,
             (Phase::Established(mut established), Some(cx)) if established.conn.id.is_none() => {
                 cx.resources.ended_counts.add(&established.rc.stats().list());
-                cx.release_qpn(&established.conn);
+                cx.release_qpn(established.conn.qpn, established.conn.id);
                 established.rc.flush();
                 established.rc.into_work()
             }

@@ -13,11 +13,11 @@ use work::ReadDepth;
 use work::cause::Cause;
 
 use super::established::{Established, RNR_TIMER, Sends, Terms};
-use super::{Conn, EngineContext, Link, Phase};
-use crate::engine::{EngineEvent, EngineResources, SocketKey};
-use crate::listeners::LocalRequest;
-use crate::local_address::{Owner, random};
-use crate::port::{LivenessConnection, slot_of};
+use super::{Conn, Link, Phase};
+use crate::local_address::random;
+use crate::owner::{LocalRequest, Owner};
+use crate::resources::{EngineContext, EngineEvent, EngineResources, SocketKey};
+use crate::shared_port::{LivenessConnection, slot_of};
 
 /// The ACK timeout of a connection: 2^19 · 4.096 µs = 2.1 s. A peer on rxe sends again only when
 /// this time has passed.
@@ -347,7 +347,7 @@ impl Link {
             peer,
             cx,
         );
-        established.endpoints = Some((request.from, request.to));
+        established.addresses = Some((request.from, request.to));
         self.enter_established(cx, established);
     }
 
@@ -367,7 +367,7 @@ impl Link {
             return;
         }
         let (peer, local) =
-            established.endpoints.unwrap_or((established.peer.address, cx.local_address.address()));
+            established.addresses.unwrap_or((established.peer.address, cx.local_address.address()));
         self.sink.call(EngineEvent::Established {
             private: &[],
             peer,

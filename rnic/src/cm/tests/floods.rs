@@ -312,14 +312,14 @@ struct Server {
 }
 
 impl Server {
-    const ENDPOINTS: usize = 16;
+    const QUEUE_PAIRS: usize = 16;
 
     fn at(cm: &mut Cm, creates_before: bool) -> Server {
-        let server = Server { free: Arc::default(), creates_before, unused: Server::ENDPOINTS };
+        let server = Server { free: Arc::default(), creates_before, unused: Server::QUEUE_PAIRS };
         server.tell();
         let free = Arc::clone(&server.free);
         cm.share_queue_pairs(Box::new(move || free.load(Relaxed)));
-        cm.listen(PORT, Server::ENDPOINTS).unwrap();
+        cm.listen(PORT, Server::QUEUE_PAIRS).unwrap();
         server
     }
 

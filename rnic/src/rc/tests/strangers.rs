@@ -19,7 +19,7 @@ const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const GUIDS: [u64; 2] = [0xA0, 0xB0];
 const PORT: u16 = 7174;
 /// The number of queue pairs that the server has for other callers.
-const ENDPOINTS: usize = 16;
+const QUEUE_PAIRS: usize = 16;
 
 /// The duration of the test. It is long enough for every unconfirmed acceptance to be given up.
 const TEST_DURATION: Duration = Duration::from_secs(20);
@@ -317,7 +317,7 @@ impl Scene {
                 other => panic!("{other:?}"),
             }
         }
-        while self.accepted.len() < ENDPOINTS
+        while self.accepted.len() < QUEUE_PAIRS
             && let Some(id) = self.waiting.pop_front()
         {
             // The first acceptance belongs to A's connection.
@@ -365,7 +365,7 @@ fn a_connection_notices_nothing_of_silent_callers() {
     assert_eq!(counts, [1, 0, 0]);
     let (beside, [accepted, given_up, _]) = Scene::new(&conditions, Strangers::Callers).run();
     assert!(
-        accepted > 200 && given_up + ENDPOINTS as u32 >= accepted - 1,
+        accepted > 200 && given_up + QUEUE_PAIRS as u32 >= accepted - 1,
         "{given_up} of {accepted} accepted connections were given up"
     );
     assert!(alone.packets.len() > 100_000, "{}", alone.packets.len());

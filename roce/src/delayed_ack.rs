@@ -17,7 +17,7 @@ pub(crate) const ACK_DELAY_MAX: Duration = Duration::from_micros(50);
 const TIMELY_RETURNS_MIN: u8 = 16;
 
 /// What is known of the consumer of a connection.
-pub(super) struct DelayedAck {
+pub(crate) struct DelayedAck {
     /// The time at which a packet has arrived after which the consumer has not returned yet.
     arrived_at: Option<Instant>,
     /// The number of times in a row that the consumer has returned in time. It grows to
@@ -35,7 +35,7 @@ impl DelayedAck {
     /// Records that a packet has arrived that must be acknowledged. Returns whether the
     /// acknowledgement may wait.
     #[inline]
-    pub(super) fn owe(&mut self, now: Instant) -> bool {
+    pub(crate) fn owe(&mut self, now: Instant) -> bool {
         let may_wait = self.timely_returns == TIMELY_RETURNS_MIN;
         if !may_wait || self.arrived_at.is_none() {
             self.arrived_at = Some(now);
@@ -46,7 +46,7 @@ impl DelayedAck {
     /// Records that the consumer has sent a message, or has returned to the engine without one. The
     /// acknowledgement has been sent.
     #[inline]
-    pub(super) fn consumer_returned(&mut self, now: Instant) {
+    pub(crate) fn consumer_returned(&mut self, now: Instant) {
         if let Some(arrived_at) = self.arrived_at.take() {
             self.timely_returns = match now < arrived_at + ACK_DELAY_MAX {
                 true => (self.timely_returns + 1).min(TIMELY_RETURNS_MIN),
@@ -57,7 +57,7 @@ impl DelayedAck {
 
     /// Records that the acknowledgement was sent for another reason.
     #[inline]
-    pub(super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         self.arrived_at = None;
     }
 }

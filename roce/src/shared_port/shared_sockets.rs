@@ -33,7 +33,7 @@ use rustix::net::{
 
 use super::is_descriptor_limit;
 use super::local_socket::{self, SocketRequest};
-use super::steer::{self, POSITIONS, PortSlot, REQ_SLOT, position_of};
+use super::socket_choice::{self, POSITIONS, PortSlot, REQ_SLOT, position_of};
 use crate::socket::Udp;
 
 /// The number of sockets in the first part.
@@ -223,7 +223,7 @@ fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
     if part == 0 {
         let req_socket = &sockets[position_of(REQ_SLOT)];
         req_socket.configure(address)?;
-        steer::attach(req_socket)?;
+        socket_choice::attach(req_socket)?;
     }
     Ok(sockets)
 }
@@ -238,7 +238,7 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
     for (position, socket) in positions(part).zip(sockets) {
         // The slot is the position minus 1. Only position 0, the REQ socket, has no such slot. It
         // is in the first part, which this function never checks.
-        let datagram = steer::datagram_for((position - 1) as PortSlot, mark);
+        let datagram = socket_choice::datagram_for((position - 1) as PortSlot, mark);
         from.send(address, &datagram, datagram.len());
         let arrives = || -> io::Result<bool> {
             let deadline = Instant::now() + DELIVERY_TIMEOUT;

@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use adapter::{Slab, half_open};
 
 use super::PortSlot;
-use super::names::{Names, SocketFile};
+use super::socket_files::{Names, SocketFile};
 
 /// The listening socket of this adapter, and the connections of its peers.
 pub(crate) struct LivenessListener {

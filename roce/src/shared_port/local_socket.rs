@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
-use super::names::{self, Name, Names, SocketFile};
+use super::socket_files::{self, Name, Names, SocketFile};
 
 /// The message that requests the shared sockets. It carries a descriptor: one end of a socket pair.
 /// The receiver sends the shared sockets to that end.
@@ -108,7 +108,7 @@ impl LocalSocket {
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => SendOutcome::Full,
-            Err(error) if names::means_no_owner(&error) => SendOutcome::NoReceiver,
+            Err(error) if socket_files::means_no_owner(&error) => SendOutcome::NoReceiver,
             // After any other failure the packet counts as lost, as in a network.
             Ok(_) | Err(_) => SendOutcome::Sent,
         }

@@ -13,7 +13,7 @@ const DIRECT_PASSES_ALONE: u32 = 256;
 
 /// The choice of the direct connection.
 #[derive(Default)]
-pub(super) struct Direct {
+pub(super) struct DirectConnection {
     connection: Option<usize>,
     /// The connection on which the latest data arrived.
     latest: Option<usize>,
@@ -21,7 +21,7 @@ pub(super) struct Direct {
     passes: u32,
 }
 
-impl Direct {
+impl DirectConnection {
     /// Returns the direct connection.
     pub(super) fn connection(&self) -> Option<usize> {
         self.connection
@@ -65,14 +65,14 @@ mod tests {
     use super::*;
 
     /// Reports connections by the poller, and returns the direct one afterwards.
-    fn report(direct: &mut Direct, connections: &[usize]) -> Option<usize> {
+    fn report(direct: &mut DirectConnection, connections: &[usize]) -> Option<usize> {
         connections.iter().for_each(|&connection| direct.has_reported(connection, false));
         direct.connection()
     }
 
     #[test]
     fn one_active_connection_is_read_directly() {
-        let mut direct = Direct::default();
+        let mut direct = DirectConnection::default();
         assert_eq!(direct.next_pass(true), None);
         assert_eq!(report(&mut direct, &[7]), None);
         assert_eq!(report(&mut direct, &[7]), Some(7));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn many_active_connections_are_left_to_the_poller() {
-        let mut direct = Direct::default();
+        let mut direct = DirectConnection::default();
         assert_eq!(report(&mut direct, &[1, 2, 3, 1, 2, 3]), None);
         assert_eq!(report(&mut direct, &[3]), Some(3));
         assert_eq!(report(&mut direct, &[1]), Some(3), "one other arrival does not count");
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_message_is_read_directly() {
-        let mut direct = Direct::default();
+        let mut direct = DirectConnection::default();
         report(&mut direct, &[1, 1]);
         direct.has_reported(2, true);
         assert_eq!(direct.connection(), Some(2));

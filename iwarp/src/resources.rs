@@ -10,7 +10,7 @@ use adapter::{Context, Counts};
 use mio::Token;
 use rnic::{RxVec, TxVec};
 
-use super::Engine;
+use crate::Engine;
 use crate::config::Config;
 use crate::shm::{ForwardedOffers, MAX_SHARED, OfferDirectory, OfferSocket, OffersOfEngine};
 use crate::unconfirmed::Unconfirmed;
@@ -37,7 +37,7 @@ pub(crate) struct EngineResources {
     /// The directory to whose sockets this engine sends offers, if there is one.
     pub(crate) offer_directory: Option<OfferDirectory>,
     /// The offers for connections of other engines of the adapter.
-    pub(super) forwarded_offers: OffersOfEngine,
+    pub(crate) forwarded_offers: OffersOfEngine,
     /// The requests and acceptances of all engines of the adapter that are not confirmed.
     pub(crate) unconfirmed: Arc<Unconfirmed>,
     /// Counts the connections that share memory, by its references.
@@ -103,7 +103,7 @@ impl EngineResources {
         }
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         context: Context<Engine>,
         bind: Option<SocketAddr>,
         config: Config,
@@ -137,7 +137,7 @@ impl EngineResources {
     }
 
     /// The number of connections that share memory.
-    pub(super) fn shared_memory_connections(&self) -> u64 {
+    pub(crate) fn shared_memory_connections(&self) -> u64 {
         Arc::strong_count(&self.sharing) as u64 - 1
     }
 
@@ -155,12 +155,12 @@ impl EngineResources {
     }
 
     /// Returns the time at which the next timer expires.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
 
     /// Takes one timer that has expired.
-    pub(super) fn take_expired(&mut self, now: Instant) -> Option<ObjectKey> {
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<ObjectKey> {
         let &(at, key) = self.timers.first()?;
         (at <= now).then(|| {
             self.timers.pop_first();
@@ -168,3 +168,8 @@ impl EngineResources {
         })
     }
 }
+
+/// The receiver of an engine's events.
+pub(crate) type Sink = adapter::Sink<Engine>;
+/// An event that an engine reports.
+pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

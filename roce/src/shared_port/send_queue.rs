@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rnic::rate_limit::network;
 
 use super::local_socket::{Origin, SendOutcome};
-use super::names::Name;
+use super::socket_files::Name;
 
 /// The maximum number of messages that wait in all. Further messages are dropped, as a network may
 /// drop packets.

@@ -1,28 +1,14 @@
 //! Whoever reads `src/rc` in the order of the table in `src/rc.rs` meets no name before it is
 //! explained: a file uses only files before it, and a type has all its methods in its own file.
 
+#[path = "reading_order/mod.rs"]
+mod order;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The files in the order of the table in `rc.rs`.
-fn listed(module: &str) -> Vec<&str> {
-    let rows = module.lines().filter_map(|line| line.strip_prefix("//! | "));
-    rows.filter_map(|row| row.split('`').nth(1)).collect()
-}
-
-/// The code of a file, without comments and unit tests.
-fn code(source: &str) -> String {
-    let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    let is_code = |line: &&str| !line.trim_start().starts_with("//");
-    code.lines().filter(is_code).collect::<Vec<_>>().join("\n")
-}
-
-/// The identifier at the start of a text.
-fn identifier(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
-    &text[..end.unwrap_or(text.len())]
-}
+use order::{code, identifier, listed};
 
 /// What is wrong with the file `name`. `before` are the files before it in the table, and
 /// `exported` are the names that `rc.rs` exports.

@@ -1,15 +1,18 @@
-//! Resources that the parts of the engine share.
+//! What the parts of the engine share: its resources, and the names of the adapter's types for it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{Context, Counts};
 use mio::Token;
-use rnic::rc::{EarlyPool, Wheel};
+use rnic::cm::ConnId;
+use rnic::rc::{Burst, EarlyPool, Wheel};
 
-use super::Engine;
-use super::refused_requests::RefusedRequests;
-use crate::link::PendingAcks;
+use crate::Engine;
+use crate::delayed_ack::PendingAcks;
+use crate::local_address::LocalAddress;
+use crate::packet_io::Peer;
+use crate::refused_requests::RefusedRequests;
 
 /// The shared resources of an engine.
 pub(crate) struct EngineResources {
@@ -35,11 +38,11 @@ pub(crate) struct EngineResources {
     /// The number of packets for a queue pair that did not come from its peer.
     pub(crate) foreign_packets: u64,
     /// The log of refused connection requests.
-    pub(super) refused_requests: RefusedRequests,
+    pub(crate) refused_requests: RefusedRequests,
 }
 
 impl EngineResources {
-    pub(super) fn new(context: Context<Engine>, early_pool: Arc<EarlyPool>) -> Self {
+    pub(crate) fn new(context: Context<Engine>, early_pool: Arc<EarlyPool>) -> Self {
         EngineResources {
             context,
             has_outgoing: false,
@@ -57,7 +60,7 @@ impl EngineResources {
     }
 
     /// Removes a queue pair from all lists.
-    pub(super) fn forget(&mut self, link: usize) {
+    pub(crate) fn forget(&mut self, link: usize) {
         self.wheel.clear(link);
         self.pending_acks.remove(link);
         for list in [&mut self.received, &mut self.transmit_pending, &mut self.failed] {
@@ -69,6 +72,32 @@ impl EngineResources {
     /// not be reported before that call has returned.
     pub(crate) fn defer_failure(&mut self, link: usize) {
         self.failed.push(link);
+    }
+}
+
+/// The parts of the engine that the methods of a connection need besides the queue pair.
+pub(crate) struct EngineContext<'a> {
+    pub(crate) local_address: &'a mut LocalAddress,
+    pub(crate) resources: &'a mut EngineResources,
+    pub(crate) now: Instant,
+}
+
+impl EngineContext<'_> {
+    /// Returns the burst to which the packets for a peer are added. The engine sends them when it
+    /// flushes.
+    #[inline]
+    pub(crate) fn burst_to(&mut self, peer: &Peer) -> &mut Burst {
+        self.resources.has_outgoing = true;
+        self.local_address.packet_io.burst_to(peer, self.now)
+    }
+
+    /// Gives up the number of a connection that has ended, as far as the connection manager does
+    /// not still need it for the connection `id`.
+    pub(crate) fn release_qpn(&mut self, qpn: u32, id: Option<ConnId>) {
+        self.local_address.qpns.retire(qpn);
+        if id.is_none() {
+            self.local_address.qpns.release(qpn);
+        }
     }
 }
 
@@ -133,3 +162,8 @@ impl From<Token> for SocketKey {
         }
     }
 }
+
+/// The receiver of an engine's events.
+pub(crate) type Sink = adapter::Sink<Engine>;
+/// An event that an engine reports.
+pub(crate) type EngineEvent<'a> = adapter::Event<'a, Engine>;

@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 
 use rnic::cm::LowBits;
 
+use crate::cm_packet::GSI;
 use crate::socket::Udp;
 
 /// The number of an adapter's slot, or [`REQ_SLOT`].
@@ -32,8 +33,6 @@ pub(crate) const REQ_SLOT: PortSlot = LARGE_SLOTS + SMALL_SLOTS;
 /// The slots that adapters can have.
 pub(crate) const SLOTS: Range<PortSlot> = 0..REQ_SLOT;
 
-/// The number of the queue pair for connection management (GSI), in every adapter.
-const GSI: u32 = 1;
 /// The offset of the destination queue pair in a packet: in the BTH, after 8 reserved bits.
 const QPN_OFFSET: u32 = 4;
 /// The offset of the MAD header in a message of the connection manager: behind BTH and DETH.

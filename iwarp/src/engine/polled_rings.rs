@@ -19,13 +19,13 @@ const PASSES_OF_BUSY_PASS: u32 = 16;
 
 /// The connections whose rings each pass reads.
 #[derive(Default)]
-pub(super) struct Awake {
+pub(super) struct PolledRings {
     connections: Vec<usize>,
     /// The number of passes since the poller was last asked.
     passes: u32,
 }
 
-impl Awake {
+impl PolledRings {
     /// Returns whether this pass need not ask the poller. `has_moved`: the pass has moved data.
     /// `is_busy`: a connection has more to read.
     #[inline]
@@ -51,9 +51,9 @@ impl Engine {
     pub(super) fn poll_shared_memory(&mut self) -> bool {
         let mut has_moved = false;
         let mut at = 0;
-        while let Some(&index) = self.awake.connections.get(at) {
+        while let Some(&index) = self.polled_rings.connections.get(at) {
             let Some(link) = self.links.get_mut(index).filter(|link| link.polls_memory()) else {
-                self.awake.connections.swap_remove(at);
+                self.polled_rings.connections.swap_remove(at);
                 continue;
             };
             if link.is_blocked() {
@@ -67,7 +67,7 @@ impl Engine {
                 link.empty_reads += 1;
                 if link.empty_reads > MAX_EMPTY_READS {
                     link.let_peer_wake(&mut self.resources);
-                    self.awake.connections.swap_remove(at);
+                    self.polled_rings.connections.swap_remove(at);
                     continue;
                 }
             }
@@ -81,20 +81,20 @@ impl Engine {
         let Some(link) = self.links.get_mut(index) else { return };
         link.on_wake_up(&mut self.resources, &mut self.lingering);
         self.partial = link.is_mid_message();
-        self.stay_awake(index);
+        self.poll_ring_of(index);
     }
 
     /// Makes passes read the ring of a connection that is active, unless a thread sleeps in the
     /// poller, which the peer must wake.
     #[inline]
-    pub(super) fn stay_awake(&mut self, index: usize) {
+    pub(super) fn poll_ring_of(&mut self, index: usize) {
         if let Some(link) = self.links.get_mut(index)
             && link.has_shared_memory()
             && !self.resources.context.has_sleeper()
         {
             link.empty_reads = 0;
             if link.poll_memory() {
-                self.awake.connections.push(index);
+                self.polled_rings.connections.push(index);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Engine {
     /// Asks the peers of all active connections to wake this side.
     #[inline]
     pub(super) fn let_peers_wake(&mut self) {
-        while let Some(index) = self.awake.connections.pop() {
+        while let Some(index) = self.polled_rings.connections.pop() {
             if let Some(link) = self.links.get_mut(index) {
                 link.let_peer_wake(&mut self.resources);
             }
@@ -115,19 +115,19 @@ mod tests {
     use super::*;
 
     /// The number of passes that spare the poller before one asks it.
-    fn spared(awake: &mut Awake, has_moved: bool, is_busy: bool) -> usize {
-        (0..1000).take_while(|_| awake.spares_poller(has_moved, is_busy)).count()
+    fn spared(rings: &mut PolledRings, has_moved: bool, is_busy: bool) -> usize {
+        (0..1000).take_while(|_| rings.spares_poller(has_moved, is_busy)).count()
     }
 
     #[test]
     fn the_poller_is_asked_now_and_then() {
-        let mut awake = Awake { connections: vec![3], ..Awake::default() };
+        let mut rings = PolledRings { connections: vec![3], ..PolledRings::default() };
         for _ in 0..2 {
-            assert_eq!(spared(&mut awake, false, false), 63);
-            assert_eq!(spared(&mut awake, true, false), 127, "a pass that moves data is put off");
-            assert_eq!(spared(&mut awake, true, true), 7, "a busy pass takes longer");
+            assert_eq!(spared(&mut rings, false, false), 63);
+            assert_eq!(spared(&mut rings, true, false), 127, "a pass that moves data is put off");
+            assert_eq!(spared(&mut rings, true, true), 7, "a busy pass takes longer");
         }
-        awake.remove(3);
-        assert_eq!(spared(&mut awake, true, false), 0, "without a ring, each pass asks");
+        rings.remove(3);
+        assert_eq!(spared(&mut rings, true, false), 0, "without a ring, each pass asks");
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! RoCEv2 has one UDP port, and a peer sends to that port, whichever process has the queue pair.
 //! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
-//! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
-//! *REQ socket* for the requests of new peers. It is followed by up to 1087 *slots*. Each
+//! ([`socket_choice`]) selects the socket for each packet by the order of binding. The first socket
+//! is the *REQ socket* for the requests of new peers. It is followed by up to 1087 *slots*. Each
 //! engine of an adapter has one slot. The low bits of its queue pair numbers and communication ids
 //! are the number of the slot.
 //!
@@ -22,8 +22,8 @@
 //! more part.
 //!
 //! Adapters find each other by local sockets in a directory that only their user can enter
-//! ([`names`]): `NETNS/v3-ADDRESS` in the [directory of the user](telemetry::user_directory), which
-//! is usually `/tmp/opendat-UID`.
+//! ([`socket_files`]): `NETNS/v3-ADDRESS` in the
+//! [directory of the user](telemetry::user_directory), which is usually `/tmp/opendat-UID`.
 //!
 //! | file | owner and purpose |
 //! |---|---|
@@ -39,11 +39,11 @@
 
 mod liveness;
 mod local_socket;
-mod names;
 mod outside;
 mod send_queue;
 mod shared_sockets;
-mod steer;
+mod socket_choice;
+mod socket_files;
 #[cfg(test)]
 mod tests;
 
@@ -62,11 +62,13 @@ pub(crate) use self::liveness::{LivenessConnection, LivenessListener};
 pub(crate) use self::local_socket::{
     LocalMessage, LocalSocket, Origin, ReceiveBuffer, SocketRequest,
 };
-pub(crate) use self::names::ClosedService;
-use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::{SharedSockets, SocketRequests};
-pub(crate) use self::steer::{PortSlot, REQ_SLOT, SLOTS, low_bits, slot_of, slot_of_packet};
+pub(crate) use self::socket_choice::{
+    PortSlot, REQ_SLOT, SLOTS, low_bits, slot_of, slot_of_packet,
+};
+pub(crate) use self::socket_files::ClosedService;
+use self::socket_files::{BindLock, Name, Names, Services};
 use crate::socket::Udp;
 
 /// The UDP port of RoCEv2 (IBA annex A17).

@@ -12,7 +12,7 @@ const LINES_PER_SECOND: u32 = 1;
 const LINES_AT_ONCE: u32 = 4;
 
 /// The log of refused requests.
-pub(super) struct RefusedRequests {
+pub(crate) struct RefusedRequests {
     lines: TokenBucket,
     /// The number of refused requests since the last line.
     omitted: u64,
@@ -26,7 +26,7 @@ impl Default for RefusedRequests {
 
 impl RefusedRequests {
     /// Logs a refused request, unless the limit is reached.
-    pub(super) fn log(
+    pub(crate) fn log(
         &mut self,
         now: Instant,
         from: IpAddr,
