@@ -120,7 +120,8 @@ pub(crate) fn unique(what: &str) -> String {
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns the table of a new adapter of the provider mem with its own fabric, and the adapter's name.
+/// Returns the table of a new adapter of the provider mem with its own fabric, and the adapter's
+/// name.
 pub(crate) fn mem(thread_safe: bool) -> (ProviderTable, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &name, thread_safe), name)

@@ -167,7 +167,7 @@ fn processes_share_a_region() {
     let from = a.register(&mut source);
 
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "shared::another_process", "--ignored", "--nocapture"])
+        .args(["--exact", "shared_regions::another_process", "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
