@@ -78,7 +78,7 @@
 //!    - when the consumer calls a function such as [`Qp::connect`] or [`Adapter::listen`].
 //! 2. Register the engine's sockets with the poller through the [`Context`] that the engine was
 //!    created with. Use edge-triggered events and a separate token for each socket. Keep queue
-//!    pairs in a [`Slab`]; the index in the table is the name of the queue pair. For each queue
+//!    pairs in a [`Slab`]; the index in the slab is the name of the queue pair. For each queue
 //!    pair, the engine receives its [`rnic::Work`], which takes requests and completes them, and a
 //!    sink for the events of the connection. A [`LinkPhase`] holds the `Work`, or the connection
 //!    that owns the `Work`. The data with which the engine later answers a connection request

@@ -157,9 +157,10 @@ impl Work {
         })
     }
 
-    /// Places octets in segments, starting `offset` octets into them. `by` is what
-    /// [`recv_segments`](Self::recv_segments) returns with the right [`Right::LocalWrite`], or for
-    /// the segments of a request [`scope`](Self::scope) with the right for their use
+    /// Places octets in segments, starting `offset` octets into them. `by` says whose rights apply.
+    /// For the segments of a receive, it is the scope that [`recv_segments`](Self::recv_segments)
+    /// returns, and [`Right::LocalWrite`]. For the segments of a request, it is
+    /// [`scope`](Self::scope), and the right that belongs to the use of its segments
     /// ([`OpFacts::local`](crate::OpFacts::local)). Only [`Right::LocalWrite`] and
     /// [`Right::RemoteWrite`] permit this.
     #[inline]

@@ -316,13 +316,18 @@ unsafe fn write_segments<H: Copy>(
 ///
 /// [`Wqe::op`] has a row in the table of operations, [`OpKind::facts`], which says what to do:
 ///
-/// | if | then |
-/// |---|---|
-/// | [`is_local`](work::OpFacts::is_local) | When all earlier requests have completed, call [`carry_out_local`](Self::carry_out_local). Send nothing, and no later request before it. |
-/// | [`takes_receive`](work::OpFacts::takes_receive) | The peer takes a receive buffer. With [`Wqe::SOLICITED`] its completion is solicited. |
-/// | [`has_immediate`](work::OpFacts::has_immediate) | The first of [`Wqe::operands`] goes to that completion. |
-/// | [`remote`](work::OpFacts::remote) | The peer makes this access to [`Wqe::remote_addr`] with [`Wqe::remote_key`], or invalidates this key. |
-/// | [`awaits_response`](work::OpFacts::awaits_response) | The response is placed with the right `facts.local.into()`. The protocol limits how many of these requests are outstanding. |
+/// - [`is_local`](work::OpFacts::is_local): when all earlier requests have completed, call
+///   [`carry_out_local`](Self::carry_out_local). Until then, send no later request. The request
+///   itself is not sent.
+/// - [`takes_receive`](work::OpFacts::takes_receive): the peer takes a receive buffer. With
+///   [`Wqe::SOLICITED`], the completion of the buffer is solicited.
+/// - [`has_immediate`](work::OpFacts::has_immediate): that completion contains the first of
+///   [`Wqe::operands`].
+/// - [`remote`](work::OpFacts::remote): the peer makes this access to [`Wqe::remote_addr`] with
+///   [`Wqe::remote_key`], or invalidates this key.
+/// - [`awaits_response`](work::OpFacts::awaits_response): the peer answers with octets, which
+///   [`scatter`](Self::scatter) places with the access right `facts.local.into()`. The protocol
+///   limits how many such requests are outstanding.
 ///
 /// A request with [`Wqe::FENCE`] waits until no earlier request awaits a response.
 ///
