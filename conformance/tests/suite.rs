@@ -11,9 +11,10 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conformance::{Binding, Case, Known, KnownOutcome, Pool, Target, Verdict, Version};
+use conformance::{Binding, Case, Known, KnownOutcome, Pool, Record, Target, Verdict, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
+use reference_pages::Pages;
 use tempfile::TempDir;
 
 /// The environment variable that makes this program a worker process, which runs cases.
@@ -38,8 +39,10 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
-    let mut trials = vec![results_table::trial(&setups), reference_pages::trial(&setups)];
-    trials.extend(setups.into_iter().flat_map(self::trials));
+    let pages = Arc::new(Pages::read().expect("the pages of the reference"));
+    let mut trials =
+        vec![results_table::trial(&setups), reference_pages::trial(&setups, pages.clone())];
+    trials.extend(setups.into_iter().flat_map(|setup| self::trials(setup, &pages)));
     opendat_tests::run(&arguments, trials)
 }
 
@@ -276,12 +279,13 @@ fn mem_plugin() -> PathBuf {
     profile.join("examples/libdat_mem.so")
 }
 
-fn trials(setup: Setup) -> Vec<Trial> {
+fn trials(setup: Setup, pages: &Arc<Pages>) -> Vec<Trial> {
     let pool = Arc::new(Mutex::new(setup.pool()));
+    let setup = Arc::new(setup);
     let trial = |case: Case| {
-        let (pool, missing, known) = (pool.clone(), setup.missing.clone(), setup.known(&case));
-        Trial::ignorable_test(setup.test(&case), move || match missing {
-            None => judge(&case, known, &pool),
+        let (setup, pool, pages) = (setup.clone(), pool.clone(), pages.clone());
+        Trial::ignorable_test(setup.test(&case), move || match &setup.missing {
+            None => judge(&case, &setup, &pool, &pages),
             Some(Skip(reason)) => Ok(Completion::ignored_with(reason)),
         })
     };
@@ -290,9 +294,17 @@ fn trials(setup: Setup) -> Vec<Trial> {
 
 /// Runs a case and judges the result. A case that is known not to pass is ignored. A case that
 /// passes although it is listed fails the test, and so does a case that does not pass and is not
-/// listed.
-fn judge(case: &Case, known: Option<&Known>, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
-    let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
+/// listed. The pages of the reference must list what each call has returned.
+fn judge(
+    case: &Case,
+    setup: &Setup,
+    pool: &Mutex<Pool>,
+    pages: &Pages,
+) -> Result<Completion, Failed> {
+    let Record { verdict, calls, .. } =
+        pool.lock().unwrap_or_else(PoisonError::into_inner).run(case);
+    pages.check(setup, &calls)?;
+    let known = setup.known(case);
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));
     let listed = known.map(|known| (known.outcome, known.reason));
     let said = match (verdict, listed) {

@@ -318,7 +318,10 @@ const UNPROVOKED: &[Unprovoked] = &[
 
 /// Returns the mistakes: values that no case provokes and that no entry names, entries for values
 /// that cases provoke or that no page lists, and entries whose test does not exist.
-pub(crate) fn problems(listed: &[Value], provoked: &BTreeMap<Value, String>) -> Vec<String> {
+pub(crate) fn problems(
+    listed: &BTreeSet<Value>,
+    provoked: &BTreeMap<Value, String>,
+) -> Vec<String> {
     let missing: BTreeSet<_> =
         listed.iter().filter(|value| !provoked.contains_key(value)).collect();
     let mut explained: Vec<Vec<&Value>> = vec![Vec::new(); UNPROVOKED.len()];
