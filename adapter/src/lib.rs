@@ -19,7 +19,8 @@
 //!         Ok(())
 //!     };
 //!     // `crc=off` is the value of OPENDAT_PARAMS, with the defaults of all adapters.
-//!     let words = Words { name: "the entry", text, defaults: "crc=off", keys: &["spin", "crc"] };
+//!     let (defaults, keys) = ("crc=off", &["spin", "crc"]);
+//!     let words = Words { name: "the entry", text, defaults, keys, default_keys: &[] };
 //!     params::parse(&words, own).map(|config| (config, crc))
 //! };
 //! let (config, crc) = parse("127.0.0.1 spin=50")?;

@@ -10,8 +10,7 @@
 //!
 //! The environment variable `OPENDAT_PARAMS` contains such keys, without a place. They are the
 //! defaults of all adapters that the process opens: a key of the adapter's own words wins over
-//! them. In this variable, an adapter ignores two kinds of keys: the keys of other adapters, and
-//! `builtin`, which is for the registry.
+//! them. So it may also have keys that are not meant for this adapter: [`Words::default_keys`].
 //!
 //! Without `place`, the adapter serves every address of the host. The number has no effect. It is
 //! allowed because entries for OFED's providers contain a port number there (`"eth0 0"`).
@@ -45,6 +44,8 @@ pub struct Words<'t> {
     pub defaults: &'t str,
     /// All keys that the words may have.
     pub keys: &'t [&'t str],
+    /// Further keys that the defaults may have, for example those of other adapters.
+    pub default_keys: &'t [&'t str],
 }
 
 const MAX_SPIN_US: u64 = 1_000_000;
@@ -56,29 +57,6 @@ const VARIABLE: &str = "OPENDAT_PARAMS";
 /// octets.
 const NOT_UTF_8: &str = "expected UTF-8";
 
-/// All keys of all adapters of this project and of their programming interfaces.
-pub const KEYS: &[&str] = &[
-    "crc",
-    "extended",
-    "rnr",
-    "cc",
-    "fpdu",
-    "engine",
-    "mtu",
-    "gso",
-    "dscp",
-    "timeout",
-    "retries",
-    "shm",
-    "completion",
-    "net",
-    "threads",
-    "spin",
-    "strict",
-    "stats",
-    "capture",
-];
-
 /// Returns the value of the environment variable `OPENDAT_PARAMS`.
 pub fn defaults() -> String {
     environment::variable(VARIABLE).unwrap_or_default()
@@ -86,7 +64,8 @@ pub fn defaults() -> String {
 
 /// Parses words, and looks up their place on the host ([`Config::new`]). For each key that is not
 /// common to all adapters, calls `own` with the key and its value: first for the keys in the
-/// defaults, then for those in the words. The error of `own` says what was expected.
+/// defaults, then for those in the words. The error of `own` says what was expected. `own` is also
+/// called for each of [`Words::default_keys`], and may ignore it.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for what [`read`] refuses, else those of [`Config::new`].
@@ -123,7 +102,7 @@ pub fn read<'t>(
     words: &Words<'t>,
     mut own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Unlocated<'t>, OpenError> {
-    let &Words { name, text, defaults, keys } = words;
+    let &Words { name, text, defaults, keys, default_keys } = words;
     let invalid = |source, reason| in_source(source, Error::InvalidArgument, reason);
     let (places, options): (Vec<_>, Vec<_>) =
         text.split_whitespace().partition(|word| !word.contains('='));
@@ -148,10 +127,9 @@ pub fn read<'t>(
                 Some((key, _)) if !seen.insert(key) => {
                     Err(format!("the key {key} occurs twice; expected it once"))
                 }
-                Some(("builtin", value)) if source == VARIABLE => on(value).map(drop),
-                Some((key, _)) if !keys.contains(&key) => match source {
-                    VARIABLE if KEYS.contains(&key) => Ok(()),
-                    VARIABLE => Err(unknown(&[&["builtin"], KEYS].concat())),
+                Some((key, value)) if !keys.contains(&key) => match source {
+                    VARIABLE if default_keys.contains(&key) => own(key, value),
+                    VARIABLE => Err(unknown(default_keys)),
                     _ => Err(unknown(keys)),
                 },
                 Some(("threads", value)) => {
@@ -252,11 +230,15 @@ mod tests {
     }
 
     fn words<'t>(text: &'t str, defaults: &'t str) -> Words<'t> {
-        Words { name: "the entry", text, defaults, keys: &["threads", "spin", "capture"] }
+        let keys = &["threads", "spin", "capture"];
+        Words { name: "the entry", text, defaults, keys, default_keys: &["crc", "mtu"] }
     }
 
     fn with(text: &str, defaults: &str) -> Result<Config, OpenError> {
-        super::parse(&words(text, defaults), |_, _| unreachable!("no other keys are known"))
+        super::parse(&words(text, defaults), |key, value| match key {
+            "mtu" => value.parse::<u16>().map(drop).map_err(|_| "expected octets".to_owned()),
+            _ => unreachable!("no other keys are known"),
+        })
     }
 
     fn reason(text: &str) -> String {
@@ -312,7 +294,10 @@ mod tests {
             Ok(())
         };
         let params = super::parse(
-            &Words { keys: KEYS, ..words("crc=on spin=100 lo cc= rnr=a=b", "rnr=c mtu=1024") },
+            &Words {
+                keys: &["crc", "cc", "rnr", "spin"],
+                ..words("crc=on spin=100 lo cc= rnr=a=b", "rnr=c mtu=1024")
+            },
             own,
         )
         .expect("parses");
@@ -379,7 +364,7 @@ mod tests {
         let nothing = parse("").expect("parses");
         assert_eq!((nothing.spin, &nothing.capture), (None, &None));
         assert_eq!(with("", " ").expect("empty means unset"), nothing);
-        assert_eq!(with("", "mtu=7 builtin=off").expect("keys of others"), nothing);
+        assert_eq!(with("", "mtu=7").expect("a key of others"), nothing);
         assert_eq!(reason("capture="), "the entry: capture=: expected the name of a file");
         assert_eq!(capture("capture=/tmp/a,max=1G", "").as_deref(), Some("/tmp/a,max=1G"));
         assert_eq!(
@@ -406,17 +391,16 @@ mod tests {
             reason("spin=1 lo"),
             "OPENDAT_PARAMS: lo: expected key=value; an address belongs in the entry"
         );
-        let unknown = reason("mut=1024");
-        assert!(
-            unknown.starts_with("OPENDAT_PARAMS: mut=1024: unknown key; known are builtin, crc,"),
-            "{unknown}"
+        assert_eq!(
+            reason("mut=1024"),
+            "OPENDAT_PARAMS: mut=1024: unknown key; known are crc and mtu"
         );
         assert_eq!(
             reason("mtu=1024 mtu=1024"),
             "OPENDAT_PARAMS: mtu=1024: the key mtu occurs twice; expected it once"
         );
-        assert_eq!(reason("builtin=0"), "OPENDAT_PARAMS: builtin=0: expected on or off");
-        assert!(super::tests::reason("builtin=off").contains("unknown key"));
+        assert_eq!(reason("mtu=all"), "OPENDAT_PARAMS: mtu=all: expected octets");
+        assert!(super::tests::reason("mtu=7").contains("unknown key"));
     }
 
     #[test]

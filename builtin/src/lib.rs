@@ -94,8 +94,9 @@ mod tests {
     #[test]
     fn the_keys_of_opendat_params_are_those_of_the_providers() {
         let of_providers =
-            [provider_tcp_emu::KEYS, &crate::softroce::keys(), provider_verbs::KEYS].concat();
-        let known = adapter::params::KEYS;
+            [provider_tcp_emu::KEYS, &crate::softroce::keys(), provider_verbs::KEYS, &["builtin"]]
+                .concat();
+        let known = dat_adapter::params::KEYS;
         assert_eq!(BTreeSet::from_iter(known), of_providers.iter().collect::<BTreeSet<_>>());
         assert_eq!(BTreeSet::from_iter(known).len(), known.len(), "each key must be listed once");
     }
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn every_provider_reads_each_of_its_keys() {
         for adapter in crate::ADAPTERS {
-            for key in adapter::params::KEYS {
+            for key in dat_adapter::params::KEYS {
                 let outcome = crate::check(adapter.name, &format!("{key}= lo"), "");
                 assert!(outcome.is_err(), "{}: {key}= has no value", adapter.name);
             }

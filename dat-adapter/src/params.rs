@@ -3,6 +3,9 @@
 //! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
 //! - `strict`: `on` makes no exception from the letter of the standard, even where a program needs
 //!   one (docs/compatibility.md). The default is `off`.
+//!
+//! In the variable `OPENDAT_PARAMS`, an adapter ignores two kinds of keys: the keys of other
+//! adapters, and `builtin`, which is for the registry.
 
 use adapter::params::{self, Words, on};
 use adapter::{Config, Error};
@@ -22,6 +25,31 @@ pub struct Params {
     pub stats: bool,
 }
 
+/// All keys that `OPENDAT_PARAMS` may have: those of the registry, of DAT and of all adapters of
+/// this project.
+pub const KEYS: &[&str] = &[
+    "builtin",
+    "crc",
+    "extended",
+    "rnr",
+    "cc",
+    "fpdu",
+    "engine",
+    "mtu",
+    "gso",
+    "dscp",
+    "timeout",
+    "retries",
+    "shm",
+    "completion",
+    "net",
+    "threads",
+    "spin",
+    "strict",
+    "stats",
+    "capture",
+];
+
 impl Params {
     /// Parses ia_params. `defaults` is the value of `OPENDAT_PARAMS`. `keys` are all keys that the
     /// provider has. `own` is called for each key of the provider; see [`params::parse`].
@@ -35,17 +63,11 @@ impl Params {
         keys: &[&str],
         mut own: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let (mut strict, mut stats) = (false, false);
-        let words = Words { name: IA_PARAMS, text, defaults, keys };
-        let adapter = params::parse(&words, |key, value| {
-            match key {
-                "strict" => strict = on(value)?,
-                "stats" => stats = on(value)?,
-                _ => return own(key, value),
-            }
-            Ok(())
-        });
-        Ok(Params { adapter: adapter.map_err(open_error)?, strict, stats })
+        let mut flags = Flags::default();
+        let set = |key: &str, value: &str| flags.set(keys, (key, value), &mut own);
+        let adapter = params::parse(&words(text, defaults, keys), set).map_err(open_error)?;
+        let Flags { strict, stats } = flags;
+        Ok(Params { adapter, strict, stats })
     }
 
     /// Checks ia_params without looking up the address on the host or with its resolver. The
@@ -60,13 +82,41 @@ impl Params {
         keys: &[&str],
         mut own: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), OpenError> {
-        let words = Words { name: IA_PARAMS, text, defaults, keys };
-        let read = params::read(&words, |key, value| match key {
-            "strict" | "stats" => on(value).map(drop),
-            _ => own(key, value),
-        });
-        read.map(drop).map_err(open_error)
+        let mut flags = Flags::default();
+        let set = |key: &str, value: &str| flags.set(keys, (key, value), &mut own);
+        params::read(&words(text, defaults, keys), set).map(drop).map_err(open_error)
     }
+}
+
+/// The values of DAT's keys.
+#[derive(Default)]
+struct Flags {
+    strict: bool,
+    stats: bool,
+}
+
+impl Flags {
+    /// Sets the value of a key of DAT, and passes a key of the provider to `own`.
+    fn set(
+        &mut self,
+        keys: &[&str],
+        (key, value): (&str, &str),
+        own: &mut impl FnMut(&str, &str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        match key {
+            "builtin" => drop(on(value)?),
+            // The key is in `OPENDAT_PARAMS`, and is for other adapters.
+            _ if !keys.contains(&key) => {}
+            "strict" => self.strict = on(value)?,
+            "stats" => self.stats = on(value)?,
+            _ => own(key, value)?,
+        }
+        Ok(())
+    }
+}
+
+fn words<'t>(text: &'t str, defaults: &'t str, keys: &'t [&'t str]) -> Words<'t> {
+    Words { name: IA_PARAMS, text, defaults, keys, default_keys: KEYS }
 }
 
 /// The name of ia_params in messages.
@@ -104,6 +154,20 @@ mod tests {
         assert_eq!(
             parse("", "lo").expect_err("no place"),
             "OPENDAT_PARAMS: lo: expected key=value; an address belongs in ia_params"
+        );
+    }
+
+    #[test]
+    fn the_environment_may_have_keys_of_others() {
+        assert_eq!(parse("", "mtu=7 net=? builtin=off"), parse("", ""));
+        assert!(parse("mtu=7", "").expect_err("not a key here").contains("unknown key"));
+        assert!(parse("builtin=off", "").expect_err("not a key here").contains("unknown key"));
+        let reason = |defaults| parse("", defaults).expect_err(defaults);
+        assert_eq!(reason("builtin=0"), "OPENDAT_PARAMS: builtin=0: expected on or off");
+        let unknown = reason("mut=1024");
+        assert!(
+            unknown.starts_with("OPENDAT_PARAMS: mut=1024: unknown key; known are builtin, crc,"),
+            "{unknown}"
         );
     }
 }

@@ -43,7 +43,8 @@ impl Side {
     }
 
     fn with(text: &str, config: Config) -> Side {
-        let words = Words { name: "the test", text, defaults: "", keys: params::KEYS };
+        let keys = &["spin", "threads"];
+        let words = Words { name: "the test", text, defaults: "", keys, default_keys: &[] };
         let address = params::parse(&words, |_, _| Ok(()));
         let adapter = roce::open("explicit", &address.expect("an address of this host"), config)
             .expect("the adapter opens");
