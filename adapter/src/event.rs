@@ -78,8 +78,9 @@ pub enum Event<'a, E: MakeProgress> {
     Disconnected,
     /// The connection was lost, or an error has ended it.
     Broken {
-        /// The cause of the end, for diagnosis.
-        because: &'a dyn Display,
+        /// What the protocol says about the end, for diagnosis. `None` if a [cause](Event::Cause)
+        /// that was reported before says all.
+        because: Option<&'a dyn Display>,
     },
     /// A message has arrived for which no receive is posted. This message and all later ones wait
     /// for a receive. The event is reported once for each message that waits, and only for

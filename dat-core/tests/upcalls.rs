@@ -477,7 +477,7 @@ fn a_wait_makes_a_pass_only_if_events_are_lacking() {
 
 const CONNECTION_ENDS: [fn(&RecordingTransport); 2] = [
     |transport| transport.report_to_qp(Upcall::Disconnected),
-    |transport| transport.report_to_qp(Upcall::Broken { because: &"the test says so" }),
+    |transport| transport.report_to_qp(Upcall::Broken { because: Some(&"the test says so") }),
 ];
 
 #[test]

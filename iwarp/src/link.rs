@@ -80,7 +80,7 @@ impl EndReason {
             EndReason::Lost(loss) => Some(match loss {
                 Loss::Connection(errno) => Cause::ConnectionLost { errno: *errno },
                 Loss::PartialMessage => Cause::PartialMessage,
-                Loss::FirstFrame(_) | Loss::Poller => Cause::Broken { why: loss.to_string() },
+                Loss::FirstFrame(_) | Loss::Poller => Cause::Broken { why: Some(loss.to_string()) },
             }),
         }
     }
@@ -553,8 +553,8 @@ impl Link {
             _ if !announced => EngineEvent::AcceptFailed,
             _ if closing => EngineEvent::Disconnected,
             EndReason::Peer => EngineEvent::Disconnected,
-            EndReason::Lost(because) => EngineEvent::Broken { because },
-            EndReason::Protocol(because) => EngineEvent::Broken { because },
+            EndReason::Lost(because) => EngineEvent::Broken { because: Some(because) },
+            EndReason::Protocol(because) => EngineEvent::Broken { because: Some(because) },
         });
     }
 

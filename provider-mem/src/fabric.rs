@@ -164,7 +164,7 @@ impl Fabric {
             OwnedUpcall::TimedOut => Upcall::TimedOut,
             OwnedUpcall::AcceptFailed => Upcall::AcceptFailed,
             OwnedUpcall::Disconnected => Upcall::Disconnected,
-            OwnedUpcall::Broken => Upcall::Broken { because: &"a request failed" },
+            OwnedUpcall::Broken => Upcall::Broken { because: Some(&"a request failed") },
             OwnedUpcall::LowWatermark => Upcall::LowWatermark,
             OwnedUpcall::HighWatermark => Upcall::HighWatermark,
             OwnedUpcall::Cause(cause) => Upcall::Cause(cause.clone()),

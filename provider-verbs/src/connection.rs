@@ -545,7 +545,7 @@ impl QpShared {
             EndCause::Graceful | EndCause::Abrupt | EndCause::Disconnected => {
                 self.call(Upcall::Disconnected)
             }
-            EndCause::Broken(because) => self.call(Upcall::Broken { because: &because }),
+            EndCause::Broken(because) => self.call(Upcall::Broken { because: Some(&because) }),
             EndCause::Rejected { by_peer, private } => {
                 self.call(Upcall::Rejected { by_peer, private: &private })
             }

@@ -166,7 +166,7 @@ impl DatagramLink {
             self.sink.call(EngineEvent::Unresolved { number, why });
         }
         if let Some(failure) = self.failure.take() {
-            self.sink.call(EngineEvent::Broken { because: &failure });
+            self.sink.call(EngineEvent::Broken { because: Some(&failure) });
         }
     }
 

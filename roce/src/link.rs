@@ -21,9 +21,10 @@ use rnic::cm::{ConnId, Event};
 use rnic::rc::Failure;
 use rnic::{Arrival, Work};
 use wire::rocev2::{Operation, Packet, PathMtu};
+use work::cause::Cause;
 
 use self::disconnecting::Disconnecting;
-use self::end::{BreakReason, End};
+use self::end::End;
 use self::established::{Established, Sends};
 use self::setup::Connecting;
 pub(crate) use self::setup::Target;
@@ -225,7 +226,7 @@ impl Link {
             Event::AcceptFailed | Event::Withdrawn => self.end(cx, End::NotAccepted),
             Event::Disconnecting { broke } => self.on_peer_disconnecting(cx, broke),
             Event::Disconnected => self.on_disconnected(cx),
-            Event::Broken => self.end(cx, End::Broken(BreakReason::ConnectionForgotten)),
+            Event::Broken => self.end(cx, End::Broken(Cause::Forgotten)),
             Event::Stale => self.on_stale(cx),
             Event::Request(_) | Event::Released { .. } | Event::PathMtuRefused { .. } => {}
         }
@@ -299,13 +300,13 @@ impl Link {
         self.received = false;
         let Phase::Established(established) = &mut self.phase else { return };
         if let Some(failure) = established.failure {
-            let reason = established.break_reason(failure);
-            return self.end(cx, End::Broken(reason));
+            let end = established.end_by_failure(failure);
+            return self.end(cx, end);
         }
         if let Some(read) = established.rc.take_repeated_read()
-            && let Some(reason) = established.response_too_long(cx.local_address, read)
+            && let Some(cause) = established.response_too_long(cx.local_address, read)
         {
-            return self.end_too_long(cx, reason);
+            return self.end_too_long(cx, cause);
         }
         // The RNR NAK has already been sent if another message followed in the same batch.
         if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
@@ -376,8 +377,8 @@ impl Link {
                     sent.and_then(|()| established.announce_receive(cx, &self.shared))
                 {
                     established.failure = Some(failure);
-                    let reason = established.break_reason(failure);
-                    return self.end(cx, End::Broken(reason));
+                    let end = established.end_by_failure(failure);
+                    return self.end(cx, end);
                 }
                 if let Some(how) = established.closing
                     && established.can_close(how)
@@ -432,8 +433,8 @@ impl Link {
                         || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
-                    if let Some(reason) = established.request_too_long(cx.local_address) {
-                        return self.end_too_long(cx, reason);
+                    if let Some(cause) = established.request_too_long(cx.local_address) {
+                        return self.end_too_long(cx, cause);
                     }
                     if let Some(id) = established.conn.id {
                         let peer = (established.peer.address, established.peer_qpn);
@@ -456,8 +457,8 @@ impl Link {
                     cx.local_address.cm.stale(cx.now, id);
                 }
                 established.failure = Some(failure);
-                let reason = established.break_reason(failure);
-                self.end(cx, End::Broken(reason));
+                let end = established.end_by_failure(failure);
+                self.end(cx, end);
             }
         }
     }

@@ -103,7 +103,7 @@ pub enum Cause {
     /// The connection broke, and the provider does not know a better cause.
     Broken {
         /// What the provider says.
-        why: String,
+        why: Option<String>,
     },
     /// The TCP connection was lost.
     ConnectionLost {

@@ -167,12 +167,14 @@ impl fmt::Display for About<'_> {
             Cause::PacketsTooLong { octets, path } => {
                 write!(f, "packets of {octets} octets do not reach {peer}")?;
                 match path {
-                    Some(path) => write!(f, ", because the path takes {path}")?,
-                    None => f.write_str(", although short ones do")?,
+                    Some(path) => write!(f, ", because the path takes {path}: give")?,
+                    None => f.write_str(
+                        " or do not come back, although short ones do: an interface or a switch on \
+                         the path takes less. Give",
+                    )?,
                 }
                 f.write_str(
-                    ": give all interfaces on the path the same MTU, or set mtu= to a smaller \
-                     path MTU",
+                    " all interfaces on the path the same MTU, or set mtu= to a smaller path MTU",
                 )
             }
             Cause::ConnectionLost { errno } => {
@@ -182,7 +184,8 @@ impl fmt::Display for About<'_> {
                 }
                 f.write_str(": its host or its program has ended, or the network has failed")
             }
-            Cause::Broken { why } => write!(f, "the connection to {peer} broke: {why}"),
+            Cause::Broken { why: Some(why) } => write!(f, "the connection to {peer} broke: {why}"),
+            Cause::Broken { why: None } => write!(f, "the connection to {peer} broke"),
             Cause::PartialMessage => write!(
                 f,
                 "{peer} closed the connection in the middle of a message: its program has ended, \

@@ -284,9 +284,7 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                 self.report_failure(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None)
             }
             Upcall::Disconnected => self.report_loss(DAT_CONNECTION_EVENT_DISCONNECTED, None),
-            Upcall::Broken { because } => {
-                self.report_loss(DAT_CONNECTION_EVENT_BROKEN, Some(because))
-            }
+            Upcall::Broken { because } => self.report_loss(DAT_CONNECTION_EVENT_BROKEN, because),
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
             Upcall::ReceiverNotReady { octets, whole } => self.keep_cause(Cause::NoReceive {
                 octets: Octets { count: octets.into(), whole },
@@ -367,6 +365,6 @@ fn cause_of_end(from: State, number: DAT_EVENT_NUMBER, detail: Option<&dyn Displ
         }
         DAT_CONNECTION_EVENT_TIMED_OUT => Cause::ConnectTimedOut,
         DAT_CONNECTION_EVENT_UNREACHABLE => Cause::Unreachable { why },
-        _ => Cause::Broken { why: why.unwrap_or_default() },
+        _ => Cause::Broken { why },
     }
 }

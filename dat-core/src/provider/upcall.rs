@@ -78,8 +78,9 @@ pub enum Upcall<'a, T: Transport> {
     Disconnected,
     /// The connection was lost, or an error has ended it.
     Broken {
-        /// The cause of the end, for diagnosis.
-        because: &'a dyn Display,
+        /// What the protocol says about the end, for diagnosis. `None` if a
+        /// [cause](Upcall::Cause) that was reported before says all.
+        because: Option<&'a dyn Display>,
     },
     /// A message has arrived for which no receive is posted. This message and all later ones wait
     /// for a receive. The upcall is made once for each message that waits, and only for diagnosis.

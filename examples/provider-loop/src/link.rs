@@ -160,7 +160,7 @@ impl Link {
         self.end(if closing {
             EngineEvent::Disconnected
         } else {
-            EngineEvent::Broken { because: &failure }
+            EngineEvent::Broken { because: Some(&failure) }
         });
     }
 

@@ -7,8 +7,6 @@
 //! completes all posted work, and sends the DREP. So a request that was carried out is not reported
 //! as lost only because its acknowledgement was lost.
 
-use std::net::IpAddr;
-
 use rnic::cm::Ending;
 use rnic::rc::{Failure, OldestPacket, RepeatedRead};
 use wire::rocev2::{Icrc, Psn};
@@ -28,66 +26,26 @@ pub(super) enum End {
     Local(Close),
     /// The peer has disconnected.
     Peer,
-    /// The network failed, one side violated the protocol, or a request failed.
-    Broken(BreakReason),
+    /// The queue pair failed, and has reported the cause.
+    Failed(Failure),
+    /// The connection broke for a cause that the queue pair does not know.
+    Broken(Cause),
     /// The peer never confirmed the acceptance.
     NotAccepted,
 }
 
-/// The reason for which a connection broke.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BreakReason {
-    #[error(transparent)]
-    Failed(#[from] Failure),
-    /// The peer has left the connection without a DREQ. Either it has given up waiting for this
-    /// side's last message, or it has forgotten the connection.
-    #[error("the peer no longer has the connection")]
-    ConnectionForgotten,
-    #[error("the peer's process has ended")]
-    ProcessGone,
-    #[error("the connection broke on the peer's side")]
-    BrokenByPeer,
-    /// The kernel or a router has refused a packet that is too long.
-    #[error("packets of {octets} octets do not reach {peer}: the path takes {path}")]
-    TooLong { octets: usize, peer: IpAddr, path: usize },
-    /// Full packets are lost without a report.
-    #[error(
-        "packets of {octets} octets do not get through between this host and {peer}, although \
-         short ones do: an interface or a switch on the path takes less. Give all interfaces the \
-         same MTU, or set mtu= to a smaller path MTU"
-    )]
-    FullPacketsLost { octets: usize, peer: IpAddr },
-}
-
 impl End {
-    /// The cause for the program, if the engine of the connection has not reported it. `reported`
-    /// says whether the consumer knows that the connection is established, and `closing` whether it
-    /// has disconnected.
+    /// The cause for the program, if the queue pair has not reported it. `reported` says whether
+    /// the consumer knows that the connection is established, and `closing` whether it has
+    /// disconnected.
     fn cause(&self, reported: bool, closing: bool) -> Option<Cause> {
         match self {
             End::Local(_) => Some(Cause::Disconnected { by_peer: false }),
-            End::Broken(BreakReason::Failed(_)) => None,
+            End::Failed(_) => None,
             _ if !reported => Some(Cause::AcceptFailed),
             End::Peer | End::NotAccepted => Some(Cause::Disconnected { by_peer: !closing }),
-            End::Broken(reason) => reason.cause(),
+            End::Broken(cause) => Some(cause.clone()),
         }
-    }
-}
-
-impl BreakReason {
-    fn cause(&self) -> Option<Cause> {
-        Some(match *self {
-            BreakReason::Failed(_) => return None,
-            BreakReason::ConnectionForgotten => Cause::Forgotten,
-            BreakReason::ProcessGone => Cause::ProcessGone,
-            BreakReason::BrokenByPeer => Cause::BrokenByPeer,
-            BreakReason::TooLong { octets, path, .. } => {
-                Cause::PacketsTooLong { octets, path: Some(path) }
-            }
-            BreakReason::FullPacketsLost { octets, .. } => {
-                Cause::PacketsTooLong { octets, path: None }
-            }
-        })
     }
 }
 
@@ -99,18 +57,18 @@ pub(super) struct PeerDisconnect {
 }
 
 impl Established {
-    /// Returns the reason for which a failure of the queue pair breaks the connection.
-    pub(super) fn break_reason(&self, failure: Failure) -> BreakReason {
-        let peer = self.peer.address.ip();
+    /// Returns how a failure of the queue pair ends the connection.
+    pub(super) fn end_by_failure(&self, failure: Failure) -> End {
         match failure {
             Failure::PathMtu => {
                 let len = match self.rc.oldest_packet() {
                     Some(OldestPacket::Request(len) | OldestPacket::Response(len)) => len,
                     None => 0,
                 };
-                BreakReason::FullPacketsLost { octets: self.ip_packet_len(len), peer }
+                let octets = self.ip_packet_len(len);
+                End::Broken(Cause::PacketsTooLong { octets, path: None })
             }
-            failure => failure.into(),
+            failure => End::Failed(failure),
         }
     }
 
@@ -122,7 +80,7 @@ impl Established {
     /// Returns why the connection breaks, if the peer does not acknowledge the oldest packet and a
     /// router has reported that the path does not carry packets of this length.
     #[cold]
-    pub(super) fn request_too_long(&self, local_address: &mut LocalAddress) -> Option<BreakReason> {
+    pub(super) fn request_too_long(&self, local_address: &mut LocalAddress) -> Option<Cause> {
         let Some(OldestPacket::Request(len)) = self.rc.oldest_packet() else { return None };
         self.too_long(local_address, len, |psn| self.rc.may_have_sent(psn))
     }
@@ -134,7 +92,7 @@ impl Established {
         &self,
         local_address: &mut LocalAddress,
         read: RepeatedRead,
-    ) -> Option<BreakReason> {
+    ) -> Option<Cause> {
         self.too_long(local_address, read.packet_len(), |psn| read.contains(psn))
     }
 
@@ -146,19 +104,21 @@ impl Established {
         local_address: &mut LocalAddress,
         len: usize,
         may_be_quoted: impl Fn(Psn) -> bool,
-    ) -> Option<BreakReason> {
-        let (peer, octets) = (self.peer.address.ip(), self.ip_packet_len(len));
+    ) -> Option<Cause> {
+        let octets = self.ip_packet_len(len);
         let packet_io = &mut local_address.packet_io;
         let path = packet_io.reported_path(&self.peer, self.peer_qpn, may_be_quoted)?;
-        (path < octets).then_some(BreakReason::TooLong { octets, peer, path })
+        (path < octets).then_some(Cause::PacketsTooLong { octets, path: Some(path) })
     }
 
     /// Returns how the connection ends because the peer has disconnected. Returns `None` if the
     /// peer has not disconnected.
     pub(super) fn end_by_peer(&self) -> Option<End> {
-        self.peer_disconnect.map(|PeerDisconnect { broke }| {
-            if broke { End::Broken(BreakReason::BrokenByPeer) } else { End::Peer }
-        })
+        self.peer_disconnect.map(
+            |PeerDisconnect { broke }| {
+                if broke { End::Broken(Cause::BrokenByPeer) } else { End::Peer }
+            },
+        )
     }
 }
 
@@ -248,20 +208,22 @@ impl Link {
             (packet.peer, packet.qpn) == (established.peer.address.ip(), established.peer_qpn)
                 && !established.rc.is_path_check(packet.psn)
         };
-        if let Some(&TooLong { peer, octets, mtu: path, .. }) = too_long.iter().find(of_connection)
-        {
-            self.end(cx, End::Broken(BreakReason::TooLong { octets, peer, path }));
+        if let Some(&TooLong { octets, mtu, .. }) = too_long.iter().find(of_connection) {
+            self.end(cx, End::Broken(Cause::PacketsTooLong { octets, path: Some(mtu) }));
         }
     }
 
     /// Ends the connection because the path does not carry its packets. For a while, requests of
     /// the peer must propose a smaller path MTU.
     #[cold]
-    pub(super) fn end_too_long(&mut self, cx: &mut EngineContext<'_>, reason: BreakReason) {
-        if let BreakReason::TooLong { peer, path, .. } = reason {
-            cx.local_address.hosts.lock().note_path(peer, path, cx.now);
+    pub(super) fn end_too_long(&mut self, cx: &mut EngineContext<'_>, cause: Cause) {
+        if let (Phase::Established(established), Cause::PacketsTooLong { path: Some(path), .. }) =
+            (&self.phase, &cause)
+        {
+            let peer = established.peer.address.ip();
+            cx.local_address.hosts.lock().note_path(peer, *path, cx.now);
         }
-        self.end(cx, End::Broken(reason));
+        self.end(cx, End::Broken(cause));
     }
 
     /// Handles the end of the peer's process, or a report of its host that no process has the port.
@@ -271,8 +233,7 @@ impl Link {
             // If the peer disconnected before its process ended, that disconnect ends the
             // connection.
             Phase::Established(established) => {
-                let end =
-                    established.end_by_peer().unwrap_or(End::Broken(BreakReason::ProcessGone));
+                let end = established.end_by_peer().unwrap_or(End::Broken(Cause::ProcessGone));
                 self.end(cx, end);
             }
             Phase::Connecting(connecting) => {
@@ -280,7 +241,7 @@ impl Link {
                     cx.local_address.cm.forget(cx.now, id);
                 }
                 self.sink.call(EngineEvent::Cause(Cause::NoAdapter));
-                self.fail(EngineEvent::Unreachable { because: Some(&BreakReason::ProcessGone) });
+                self.fail(EngineEvent::Unreachable { because: None });
             }
             Phase::Disconnecting(_) => self.on_disconnected(cx),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
@@ -298,7 +259,7 @@ impl Link {
         cx.resources.ended_counts.add(&established.rc.stats().list());
         let burst = cx.burst_to(&established.peer);
         match end {
-            End::Broken(_) => established.rc.transmit_fatal_nak(burst),
+            End::Failed(_) | End::Broken(_) => established.rc.transmit_fatal_nak(burst),
             End::Local(_) => established.rc.acknowledge_finally(burst),
             // Before the end, send the acknowledgement that the peer has requested.
             End::Peer | End::NotAccepted => established.rc.acknowledge(burst),
@@ -322,7 +283,7 @@ impl Link {
             }
             // The connection manager answers the peer's DREQ.
             (End::Peer, Some(id)) => cm.disconnect(cx.now, id, Ending::Graceful),
-            (End::Broken(_), Some(id)) => cm.break_off(cx.now, id),
+            (End::Failed(_) | End::Broken(_), Some(id)) => cm.break_off(cx.now, id),
             (End::NotAccepted, _) | (_, None) => {}
         }
         cx.release_qpn(conn.qpn, conn.id);
@@ -331,7 +292,8 @@ impl Link {
         self.sink.call(match &end {
             _ if !reported => EngineEvent::AcceptFailed,
             _ if closing => EngineEvent::Disconnected,
-            End::Broken(because) => EngineEvent::Broken { because },
+            End::Failed(because) => EngineEvent::Broken { because: Some(because) },
+            End::Broken(_) => EngineEvent::Broken { because: None },
             End::Local(_) | End::Peer | End::NotAccepted => EngineEvent::Disconnected,
         });
     }
@@ -361,18 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_name_the_lengths_and_the_peer() {
-        let peer = IpAddr::from([10, 0, 0, 2]);
-        assert_eq!(
-            BreakReason::TooLong { octets: 4140, peer, path: 1500 }.to_string(),
-            "packets of 4140 octets do not reach 10.0.0.2: the path takes 1500"
-        );
-        assert_eq!(
-            BreakReason::FullPacketsLost { octets: 4140, peer }.to_string(),
-            "packets of 4140 octets do not get through between this host and 10.0.0.2, although \
-             short ones do: an interface or a switch on the path takes less. Give all interfaces \
-             the same MTU, or set mtu= to a smaller path MTU"
-        );
+    fn a_packet_has_the_length_of_its_ip_packet() {
         let middle = packet_len(Opcode::SendMiddle, 4096) + Icrc::SIZE;
         let of = |peer: &str| ip_packet_len(peer.parse().expect("an address"), middle);
         assert_eq!(["10.0.0.2", "fd00::2"].map(of), [4140, 4160]);

@@ -17,7 +17,7 @@ fn special() -> Vec<Cause> {
         Cause::PartialMessage,
         Cause::Protocol { by_peer: false, what: why() },
         Cause::Protocol { by_peer: true, what: why() },
-        Cause::Broken { why: why() },
+        Cause::Broken { why: Some(why()) },
         Cause::NoAdapter,
         Cause::RejectedByProvider { why: None },
         Cause::RejectedByProvider { why: Some(why()) },
@@ -51,6 +51,23 @@ fn the_document_has_the_sentences() {
 fn a_lost_connection_names_the_error_of_the_system() {
     let lost = about(&Cause::ConnectionLost { errno: Some(104) }, None).to_string();
     assert!(lost.starts_with("the connection to the peer was lost (Connection reset"), "{lost}");
+}
+
+#[test]
+fn packets_that_are_too_long_have_a_remedy() {
+    let peer = Some(IpAddr::from([10, 0, 0, 2]));
+    let sentence = |path| about(&Cause::PacketsTooLong { octets: 4140, path }, peer).to_string();
+    assert_eq!(
+        sentence(Some(1500)),
+        "packets of 4140 octets do not reach peer 10.0.0.2, because the path takes 1500: give all \
+         interfaces on the path the same MTU, or set mtu= to a smaller path MTU"
+    );
+    assert_eq!(
+        sentence(None),
+        "packets of 4140 octets do not reach peer 10.0.0.2 or do not come back, although short \
+         ones do: an interface or a switch on the path takes less. Give all interfaces on the path \
+         the same MTU, or set mtu= to a smaller path MTU"
+    );
 }
 
 #[test]
