@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
-use crate::provider::PostError;
 use crate::provider::cause::{LocalUse, Octets, Refusal};
+use crate::provider::{PostError, WcOp};
 
 pub(crate) use self::sentence::about;
 pub use crate::provider::Cause;
@@ -99,8 +99,8 @@ impl LastCause {
 
     /// Keeps the cause that a completion shows, if the transport has not reported a better one.
     /// Does nothing for a flushed operation: its cause is that of the end of the connection.
-    pub(crate) fn keep_failed(&self, data: &DAT_DTO_COMPLETION_EVENT_DATA) {
-        if let Some(cause) = of_completion(data) {
+    pub(crate) fn keep_failed(&self, op: WcOp, status: DAT_DTO_COMPLETION_STATUS) {
+        if let Some(cause) = of_completion(op, status) {
             self.keep(cause);
         }
     }
@@ -126,15 +126,10 @@ fn wait_key(cause: &Cause) -> u64 {
 }
 
 /// What the status of a failed operation says about its cause.
-fn of_completion(data: &DAT_DTO_COMPLETION_EVENT_DATA) -> Option<Cause> {
-    Some(match data.status {
+fn of_completion(op: WcOp, status: DAT_DTO_COMPLETION_STATUS) -> Option<Cause> {
+    Some(match status {
         DAT_DTO_ERR_LOCAL_PROTECTION => {
-            let usage = match data.operation {
-                DAT_DTO_RECEIVE | DAT_DTO_RECEIVE_WITH_INVALIDATE => LocalUse::Receive,
-                DAT_DTO_RDMA_READ => LocalUse::Sink,
-                _ => LocalUse::Source,
-            };
-            Cause::LocalMemory { usage, why: Refusal::UnknownOrRight }
+            Cause::LocalMemory { usage: op.local(), why: Refusal::UnknownOrRight }
         }
         DAT_DTO_ERR_LOCAL_LENGTH => Cause::ReceiveTooSmall { lengths: None },
         DAT_DTO_ERR_REMOTE_ACCESS => Cause::RefusedByPeer { access: None, why: None },
@@ -184,15 +179,33 @@ mod tests {
         last.begin(None);
         last.keep_end(Cause::Disconnected { by_peer: true });
         assert!(last.sentence().is_some_and(|sentence| sentence.contains("has disconnected")));
-        let mut data = DAT_DTO_COMPLETION_EVENT_DATA::zeroed();
         for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_LOCAL_LENGTH, DAT_DTO_ERR_TRANSPORT] {
-            data.status = status;
-            last.keep_failed(&data);
+            last.keep_failed(WcOp::Recv, status);
         }
         let too_small = "the peer sent a message that is longer than the receive buffer: post";
         assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(too_small)));
         last.keep_end(Cause::Disconnected { by_peer: true });
         assert!(last.sentence().is_some_and(|sentence| sentence.starts_with(too_small)));
+    }
+
+    #[test]
+    fn local_memory_is_named_by_its_use() {
+        let beginning = |op| {
+            let last = LastCause::default();
+            last.keep_failed(op, DAT_DTO_ERR_LOCAL_PROTECTION);
+            let sentence = last.sentence().expect("the status says why");
+            sentence.split_once(" is no longer registered").expect("why it failed").0.to_owned()
+        };
+        let result = "the memory for the result of an RDMA read or an atomic operation";
+        for op in [WcOp::Read, WcOp::FetchAdd, WcOp::CompareSwap] {
+            assert_eq!(beginning(op), result, "{op:?}");
+        }
+        for op in [WcOp::Recv, WcOp::RecvMessageImm] {
+            assert_eq!(beginning(op), "the memory of a receive", "{op:?}");
+        }
+        for op in [WcOp::Send, WcOp::Write, WcOp::WriteImm] {
+            assert_eq!(beginning(op), "the memory of a send or an RDMA write", "{op:?}");
+        }
     }
 
     #[test]

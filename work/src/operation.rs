@@ -268,6 +268,22 @@ impl WcOp {
     pub const fn is_recv(self) -> bool {
         matches!(self, Self::Recv | Self::RecvMessageImm)
     }
+
+    /// The use of the local memory of the work request. (A bind has none.)
+    pub const fn local(self) -> LocalUse {
+        let request = match self {
+            Self::Recv | Self::RecvMessageImm => return LocalUse::Receive,
+            Self::Send => OpKind::Send,
+            Self::Write => OpKind::Write,
+            // A read to a window completes as a read, too.
+            Self::Read => OpKind::Read,
+            Self::WriteImm => OpKind::WriteImm,
+            Self::FetchAdd => OpKind::FetchAdd,
+            Self::CompareSwap => OpKind::CompareSwap,
+            Self::Bind => OpKind::Bind,
+        };
+        request.facts().local
+    }
 }
 
 const _: () = {

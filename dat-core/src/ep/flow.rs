@@ -222,7 +222,7 @@ impl Flow {
             rmr_context: wc.invalidated.unwrap_or(0),
         };
         if wc.status != WcStatus::Success {
-            self.failed(data);
+            self.failed(wc.op, data);
         }
         if is_recv {
             self.retire_recv(wc);
@@ -263,14 +263,14 @@ impl Flow {
 
     /// Counts and logs an operation that has completed without success.
     #[cold]
-    fn failed(&self, data: DAT_DTO_COMPLETION_EVENT_DATA) {
+    fn failed(&self, op: WcOp, data: DAT_DTO_COMPLETION_EVENT_DATA) {
         // Two threads may count here at the same time, because the two queues may have different
         // EVDs.
         self.tally.count(match data.status {
             DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
             _ => counters::EP_FAILED,
         });
-        self.last_cause.keep_failed(&data);
+        self.last_cause.keep_failed(op, data.status);
         let connection = self.connection.load(Ordering::Relaxed);
         let is_first_flushed = || !self.any_flushed.swap(true, Ordering::Relaxed);
         let last_cause = &self.last_cause;
@@ -498,10 +498,10 @@ mod tests {
     fn failures_are_counted_apart_from_what_is_flushed() {
         let flow = flow(0, false);
         for status in [DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_REMOTE_ACCESS] {
-            flow.failed(DAT_DTO_COMPLETION_EVENT_DATA {
-                status,
-                ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed()
-            });
+            flow.failed(
+                WcOp::Recv,
+                DAT_DTO_COMPLETION_EVENT_DATA { status, ..DAT_DTO_COMPLETION_EVENT_DATA::zeroed() },
+            );
         }
         let counted = flow.tally.now();
         assert_eq!(
