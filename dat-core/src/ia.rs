@@ -19,7 +19,7 @@ use tracing::warn;
 use waiting::nesting;
 
 pub use self::close::close;
-pub(crate) use self::close::{begin_close, end_close};
+pub(crate) use self::close::close_handle;
 use self::objects::Objects;
 pub use self::open::{AsyncEvd, open, open_with_transport};
 use self::pending_frees::PendingFrees;

@@ -20,6 +20,7 @@ use dat_core::handle;
 use dat_sys::*;
 use provider_mem::Mem;
 use queried_registry::{NEXT, QUERIED_REGISTRY};
+use waiting::nesting::{self, Activity};
 
 fn query(table: ProviderTable, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     let (mut evd, mut attr, mut provider) =
@@ -244,5 +245,62 @@ fn an_evd_that_no_thread_can_free_is_freed_at_the_close() {
         assert_eq!(waiter.join().expect("no panic"), Err(Error::of(DAT_ABORT)));
     });
     assert!(handle::live_slot(evd).is_err(), "the handle is that of an EVD that is freed");
+    dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
+}
+
+static CLOSED_IA: AtomicUsize = AtomicUsize::new(0);
+static CLOSED: AtomicU32 = AtomicU32::new(NOT_CALLED);
+static TABLE_OF_CLOSED: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
+
+extern "C" fn close_without_a_thread(_: c_int) {
+    // If the signal comes before the thread sleeps, the next one will do.
+    if nesting::activity() != Activity::Sleep {
+        return;
+    }
+    let ia = CLOSED_IA.load(Ordering::SeqCst) as DAT_IA_HANDLE;
+    // SAFETY: the table belongs to the test and is never freed.
+    let close = unsafe { (*TABLE_OF_CLOSED.load(Ordering::SeqCst)).ia_close_func }
+        .expect("the table has the function");
+    NO_THREADS.set(true);
+    // SAFETY: any word may be the handle.
+    CLOSED.store(unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) }, Ordering::SeqCst);
+    NO_THREADS.set(false);
+}
+
+/// A signal handler closes the adapter on whose EVD its thread waits. No thread can be started that
+/// would close the adapter, so the adapter stays open.
+#[test]
+fn an_adapter_that_no_thread_can_close_stays_open() {
+    let (table, name) = mem(true);
+    let side = Side::new(table, &name);
+    let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
+    TABLE_OF_CLOSED.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
+    CLOSED_IA.store(side.ia as usize, Ordering::SeqCst);
+    let handler = close_without_a_thread as extern "C" fn(c_int);
+    // SAFETY: the handler interrupts no allocation, so it may call functions that allocate memory.
+    unsafe { libc::signal(libc::SIGURG, handler as libc::sighandler_t) };
+    thread::scope(|s| {
+        let address = evd as usize;
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = s.spawn(move || {
+            // SAFETY: pthread_self returns the identity of this thread.
+            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
+            let evd = address as DAT_EVD_HANDLE;
+            dat!(table, evd_wait_func(evd, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more))
+        });
+        let thread = told.recv().unwrap();
+        while CLOSED.load(Ordering::SeqCst) == NOT_CALLED {
+            // SAFETY: the thread has not ended, since its wait has not ended.
+            assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGURG) }, 0);
+            thread::yield_now();
+        }
+        let answer = client::result(CLOSED.load(Ordering::SeqCst)).unwrap_err();
+        assert_eq!(answer.kind(), DAT_INSUFFICIENT_RESOURCES);
+        // The adapter and the wait go on.
+        dat!(table, evd_free_func(side.new_evd(DAT_EVD_SOFTWARE_FLAG))).unwrap();
+        dat!(table, evd_free_func(evd)).unwrap();
+        assert_eq!(waiter.join().expect("no panic"), Err(Error::of(DAT_ABORT)));
+    });
     dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 }

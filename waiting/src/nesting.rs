@@ -122,19 +122,42 @@ pub fn thread() -> usize {
     ACTIVITY.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
-/// Runs `f` in another thread. `f` gets a sender. A call from a signal handler that has interrupted
-/// a sleep waits until `f` drops this sender.
+/// Runs `f` in another thread: see [`OtherThread::run`].
 ///
 /// # Errors
 /// The error of the system if no thread can be started.
 pub fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> io::Result<()> {
-    let (sender, receiver) = channel();
-    threads::spawn("deferred-call", move || f(sender))?;
-    if interrupted_activity() == Activity::Sleep {
-        let dropped = receiver.recv();
-        debug_assert!(dropped.is_err(), "nothing is ever sent");
-    }
+    OtherThread::start()?.run(f);
     Ok(())
+}
+
+/// A thread that waits for the function that it runs. A call starts the thread before it does
+/// something that cannot be undone, because the start may fail. If this value is dropped, the
+/// thread ends.
+pub struct OtherThread(Sender<Box<dyn FnOnce() + Send>>);
+
+impl OtherThread {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// The error of the system if no thread can be started.
+    pub fn start() -> io::Result<OtherThread> {
+        let (sender, receiver) = channel::<Box<dyn FnOnce() + Send>>();
+        threads::spawn("deferred-call", move || receiver.recv().map(|f| f()))?;
+        Ok(OtherThread(sender))
+    }
+
+    /// Runs `f` in the thread. `f` gets a sender. A call from a signal handler that has interrupted
+    /// a sleep waits until `f` drops this sender.
+    pub fn run(self, f: impl FnOnce(Sender<()>) + Send + 'static) {
+        let (sender, receiver) = channel();
+        let sent = self.0.send(Box::new(move || f(sender)));
+        debug_assert!(sent.is_ok(), "the thread waits for the function");
+        if interrupted_activity() == Activity::Sleep {
+            let dropped = receiver.recv();
+            debug_assert!(dropped.is_err(), "nothing is ever sent");
+        }
+    }
 }
 
 /// Whether an address is on the stack of this thread.

@@ -9,7 +9,7 @@ use telemetry::threads::BlockedSignals;
 use super::convert::{Call, control_call, control_functions, defer_if_working, out, query};
 use super::register::{self, Version};
 use crate::error::Error;
-use crate::handle::{self, Node};
+use crate::handle;
 use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::provider::Transport;
 
@@ -148,10 +148,7 @@ control_functions! {
 
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        defer_if_working(ia, move |ia| {
-            let begun = handle::with_exclusive(ia, |ia: &Node<Ia<T>>| ia::begin_close(ia, flags))?;
-            ia::end_close(begun, flags)
-        })
+        defer_if_working(ia, move |ia| ia::close_handle::<T>(ia, flags))
     }
 }
 

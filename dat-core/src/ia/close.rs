@@ -1,9 +1,11 @@
 //! dat_ia_close.
 
+use std::ffi::c_void;
+
 use dat_sys::*;
 use telemetry::Hex;
 use tracing::info;
-use waiting::nesting::{self, Activity};
+use waiting::nesting::{self, Activity, OtherThread};
 
 use super::{Ia, sharing};
 use crate::cno::{self, Cno};
@@ -36,12 +38,32 @@ use crate::stats;
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
     // SAFETY: the caller guarantees that nobody uses a reference to the adapter after this call if
     // it succeeds.
-    unsafe {
-        end_close(
-            handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?,
-            flags,
-        )
+    unsafe { close_handle::<T>(ia.handle(), flags) }
+}
+
+/// Like [`close`], for the adapter with this handle.
+///
+/// # Safety
+/// The requirements of [`close`] apply.
+pub(crate) unsafe fn close_handle<T: Transport>(
+    ia: *mut c_void,
+    flags: DAT_CLOSE_FLAGS,
+) -> Result<()> {
+    // If no thread can be started, the adapter stays open.
+    let other_thread = match nesting::interrupted_activity() {
+        Activity::Nothing => None,
+        Activity::Sleep | Activity::Work => Some(OtherThread::start().map_err(no_memory)?),
+    };
+    // SAFETY: the caller guarantees that nobody uses a reference to the adapter after this call if
+    // it succeeds.
+    let ia = unsafe { handle::with_exclusive(ia, |ia: &Node<Ia<T>>| begin_close(ia, flags)) }?;
+    match other_thread {
+        None => finish_close(ia, flags, || ()),
+        Some(thread) => {
+            thread.run(move |disconnected| finish_close(ia, flags, move || drop(disconnected)))
+        }
     }
+    Ok(())
 }
 
 /// The first half of dat_ia_close: makes the adapter's handle stale. After that, no more objects
@@ -50,7 +72,7 @@ pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> R
 /// # Safety
 /// If this call succeeds, nobody uses a reference to the adapter after the call. On a thread-safe
 /// adapter [`handle::with_exclusive`] calls this.
-pub(crate) unsafe fn begin_close<T: Transport>(
+unsafe fn begin_close<T: Transport>(
     ia: &Node<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
 ) -> Result<Retired<Ia<T>>> {
@@ -63,33 +85,16 @@ pub(crate) unsafe fn begin_close<T: Transport>(
         DAT_CLOSE_ABRUPT_FLAG => {}
         _ => return Err(Error::arg(2)),
     }
-    // SAFETY: `end_close` waits for the threads that use its objects. The caller guarantees the
+    // SAFETY: `finish_close` waits for the threads that use its objects. The caller guarantees the
     // rest.
     let retired = unsafe { handle::retire(ia) }.ok_or(Error::handle(DAT_INVALID_HANDLE_IA))?;
     retired.set_closing();
     Ok(retired)
 }
 
-/// The second half of dat_ia_close: frees the adapter. The caller holds no lock.
-///
-/// # Safety
-/// The requirements of [`close`] apply.
-pub(crate) unsafe fn end_close<T: Transport>(
-    ia: Retired<Ia<T>>,
-    flags: DAT_CLOSE_FLAGS,
-) -> Result<()> {
-    if nesting::interrupted_activity() == Activity::Nothing {
-        finish_close(ia, flags, || ());
-        return Ok(());
-    }
-    let deferred = nesting::in_other_thread(move |disconnected| {
-        finish_close(ia, flags, move || drop(disconnected))
-    });
-    deferred.map_err(no_memory)
-}
-
-/// Closes the adapter. Calls `disconnected` when the peers have been disconnected. From then on
-/// this function may wait for other threads.
+/// The second half of dat_ia_close: frees the adapter. The caller holds no lock. Calls
+/// `disconnected` when the peers have been disconnected. From then on this function may wait for
+/// other threads.
 fn finish_close<T: Transport>(
     ia: Retired<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -125,7 +130,11 @@ fn finish_close<T: Transport>(
         unsafe { cno::free(cno) }
     };
     for_each_object(&ia, free_cno, drop);
-    ia.pending_frees.finish();
+    if !ia.pending_frees.finish() {
+        // An object that could not be freed refers to the adapter for ever, so the memory of both
+        // stays allocated.
+        return;
+    }
     // Wait for calls of other threads that have freed the last objects but have not returned yet.
     while ia.object_count() == 0 && ia.in_use() {
         std::thread::yield_now();
