@@ -135,17 +135,17 @@ impl<E: Engine> Adapter<E> {
         Cq { cq, used_by, engines: Arc::clone(&self.engines) }
     }
 
-    /// Creates a shared receive queue. `below_watermark` is called under the lock of an engine when
-    /// the queue has fewer buffers left than its low watermark, and must not call the adapter,
-    /// except for [`Adapter::interrupt`].
+    /// Creates a shared receive queue. `below_limit` is called under the lock of an engine when the
+    /// queue has fewer buffers left than its [limit](Srq::set_limit), and must not call the
+    /// adapter, except for [`Adapter::interrupt`].
     pub fn srq(
         &self,
         pd: Pd,
         depth: usize,
         max_segments: usize,
-        below_watermark: impl Fn() + Send + Sync + 'static,
+        below_limit: impl Fn() + Send + Sync + 'static,
     ) -> Result<Srq<E>> {
-        let srq = rnic::Srq::new(&self.keys, pd, depth, max_segments, below_watermark);
+        let srq = rnic::Srq::new(&self.keys, pd, depth, max_segments, below_limit);
         let srq = srq.map_err(no_memory)?;
         let depth = AtomicUsize::new(depth);
         let number = self.engines.place(None, |_| {});

@@ -21,7 +21,7 @@ impl<E: Engine> Receives for Srq<E> {
     }
 
     fn set_low_watermark(&self, mark: usize) {
-        self.srq.set_low_watermark(mark, || self.sink.call(Upcall::LowWatermark));
+        self.srq.set_limit(mark, || self.sink.call(Upcall::LowWatermark));
     }
 
     fn resize(&self, depth: usize) -> Result<()> {

@@ -88,7 +88,7 @@ impl LastCause {
         let why = match error {
             PostError::Key => Refusal::Unknown,
             PostError::Bounds => Refusal::Bounds,
-            PostError::Domain => Refusal::Zone,
+            PostError::Domain => Refusal::Domain,
             PostError::Access { .. } => Refusal::Right,
             PostError::Full | PostError::Unsupported => return None,
         };

@@ -118,7 +118,7 @@ impl Memory {
     ) -> std::result::Result<(), Refusal> {
         let region = self.remote.get(&rkey).ok_or(Refusal::Unknown)?;
         if !region.permits(pd, qp) {
-            return Err(Refusal::Zone);
+            return Err(Refusal::Domain);
         }
         let bind = self.binds.get(&rkey).ok_or(Refusal::Right)?;
         self.bound.insert(bind.window, None);
@@ -186,7 +186,7 @@ impl Memory {
     ) -> std::result::Result<u64, Refusal> {
         let region = self.remote.get(&at.key).ok_or(Refusal::Unknown)?;
         if !region.permits(pd, qp) {
-            return Err(Refusal::Zone);
+            return Err(Refusal::Domain);
         }
         if !allows(region.access) {
             return Err(Refusal::Right);

@@ -12,7 +12,7 @@ impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::Invalid => Refusal::Unknown,
-            KeyError::Domain => Refusal::Zone,
+            KeyError::Domain => Refusal::Domain,
             KeyError::Access => Refusal::Right,
             KeyError::Bounds | KeyError::Wrap => Refusal::Bounds,
         }

@@ -24,7 +24,8 @@ pub struct Srq {
     max_segments: usize,
     ring: UnsafeCell<Ring<Rqe>>,
     post_lock: SpinLock,
-    low_watermark: AtomicUsize,
+    /// See [`Srq::set_limit`].
+    limit: AtomicUsize,
     /// The waiters, by the engine's numbers of the queue pairs. Accessed under the engine lock.
     waiting: UnsafeCell<VecDeque<usize>>,
     /// Whether there are waiters. The flag is set while `post_lock` is held. So either a posting
@@ -42,7 +43,8 @@ unsafe impl Sync for Srq {}
 
 impl Srq {
     /// Creates a queue for at least `depth` buffers of up to `max_segments` segments in `pd`.
-    /// `notify` is called under the engine lock when fewer buffers are left than the low watermark.
+    /// `notify` is called under the engine lock when fewer buffers are left than the
+    /// [limit](Srq::set_limit).
     pub fn new(
         keys: &Arc<Keys>,
         pd: Pd,
@@ -56,7 +58,7 @@ impl Srq {
             max_segments,
             ring: UnsafeCell::new(Ring::new(depth, max_segments)?),
             post_lock: SpinLock::new(),
-            low_watermark: AtomicUsize::new(0),
+            limit: AtomicUsize::new(0),
             waiting: UnsafeCell::default(),
             has_waiters: AtomicBool::new(false),
             notify: Box::new(notify),
@@ -130,10 +132,10 @@ impl Srq {
             && unsafe { ring.is_filled(ring.head()) }
     }
 
-    /// Requests one notification when fewer than `mark` buffers are left. 0 cancels the request. If
-    /// fewer buffers are left already, the notification comes when the next buffer is taken.
-    pub fn set_low_watermark(&self, mark: usize) {
-        self.low_watermark.store(mark, Ordering::Relaxed);
+    /// Requests one notification when fewer than `limit` buffers are left. 0 cancels the request.
+    /// If fewer buffers are left already, the notification comes when the next buffer is taken.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Changes the depth to at least `depth`. No buffer is lost. Returns false, and changes
@@ -198,8 +200,8 @@ impl Srq {
             // SAFETY: the engine lock is held.
             unsafe { self.remove_waiter(waiter) };
         }
-        let mark = self.low_watermark.load(Ordering::Relaxed);
-        if mark != 0 && ring.len() < mark && self.low_watermark.swap(0, Ordering::Relaxed) != 0 {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit != 0 && ring.len() < limit && self.limit.swap(0, Ordering::Relaxed) != 0 {
             (self.notify)();
         }
         rqe

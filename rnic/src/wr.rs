@@ -1,5 +1,5 @@
-//! Work requests and completions: the types of the crate `work`, which dat-core also uses, and the
-//! types that refer to objects of rnic.
+//! Work requests and completions: the types of the crate `work`, which programming interfaces also
+//! use, and the types that refer to objects of rnic.
 
 use std::net::IpAddr;
 

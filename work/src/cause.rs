@@ -201,7 +201,7 @@ pub enum Refusal {
     Unknown,
     /// The region or window belongs to another protection domain, or the window to another queue
     /// pair.
-    Zone,
+    Domain,
     /// The region or window does not grant the access.
     Right,
     /// The key is unknown or does not grant the access. The protocol has one code for both.

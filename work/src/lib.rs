@@ -1,6 +1,6 @@
-//! Work requests, completions and the terms of connections. dat-core posts and polls them, and
-//! `rnic` and the engines carry them out. All use these types, so nothing is converted between
-//! them.
+//! Work requests, completions and the terms of connections. A programming interface posts and polls
+//! them, and `rnic` and the engines carry them out. All use these types, so nothing is converted
+//! between them.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +70,8 @@ pub struct SendWr<'a> {
     /// Whether the request starts only after all earlier RDMA reads and atomic operations have
     /// completed.
     pub fence: bool,
-    /// If true, success does not wake a queue that is armed for solicited completions only.
+    /// If true, success does not wake a queue that is armed for solicited completions only. Every
+    /// request of an interface is quiet that solicits only completions of receives, as verbs does.
     pub quiet: bool,
 }
 
@@ -82,7 +83,7 @@ pub struct RecvWr<'a> {
     /// Local memory, in the order in which it is filled.
     pub segments: &'a [Segment],
     /// If true, success does not wake a queue that is armed for solicited completions only. This
-    /// flag has no effect if the sender decides whether the completion wakes a queue.
+    /// flag has no effect if the sender decides whether the completion wakes a queue, as in verbs.
     pub quiet: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct QpCfg<'a, E: Engine> {
     /// The number that each completion of the queue pair contains.
     pub token: u64,
     /// Whether the completion of each receive is solicited that was not posted quiet. If false, the
-    /// sender of the message decides.
+    /// sender of the message decides, as in verbs.
     pub solicits_all_receives: bool,
     /// The maximum number of outstanding requests.
     pub max_requests: usize,

@@ -39,17 +39,17 @@ impl<E: Engine> Srq<E> {
         Ok(())
     }
 
-    /// Sets the low watermark. If the queue has fewer buffers already, calls `below` at once, under
-    /// the lock of the engine.
-    pub fn set_low_watermark(&self, mark: usize, below: impl FnOnce()) {
+    /// Sets the limit below which the queue notifies its owner once. If the queue has fewer buffers
+    /// already, calls `below` at once, under the lock of the engine.
+    pub fn set_limit(&self, limit: usize, below: impl FnOnce()) {
         // Only the holder of the engine lock takes buffers, so their number cannot fall during this
         // call.
         let _lock = self.reactor().engine.lock();
-        if self.srq.available() < mark {
-            self.srq.set_low_watermark(0);
+        if self.srq.available() < limit {
+            self.srq.set_limit(0);
             below();
         } else {
-            self.srq.set_low_watermark(mark);
+            self.srq.set_limit(limit);
         }
     }
 

@@ -370,7 +370,7 @@ fn explain(
              with the one that the peer has passed on{}",
             Flag(kind, ", and create the region with ")
         ),
-        Refusal::Zone => write!(
+        Refusal::Domain => write!(
             f,
             "{whose} belongs to another protection zone than the endpoint, or the RMR to \
              another endpoint: create both in the same zone"
@@ -396,7 +396,7 @@ fn explain_local(why: Refusal, f: &mut fmt::Formatter<'_>, usage: LocalUse) -> f
             "is no longer registered: free a region only after the operations that use it have \
              completed",
         ),
-        Refusal::Zone => f.write_str(
+        Refusal::Domain => f.write_str(
             "belongs to another protection zone than the endpoint: create the region in the \
              endpoint's zone",
         ),

@@ -387,7 +387,7 @@ fn refusals(access: Access, why: Refusal) -> [Cause; 2] {
 
 pub(super) fn local_cause(usage: LocalUse, error: PostError) -> Cause {
     let why = match error {
-        PostError::Domain => Refusal::Zone,
+        PostError::Domain => Refusal::Domain,
         PostError::Access { .. } => Refusal::Right,
         PostError::Bounds => Refusal::Bounds,
         PostError::Key | PostError::Full | PostError::Unsupported => Refusal::Unknown,

@@ -34,7 +34,7 @@ fn refusal(cause: Cause) -> Option<Refusal> {
         Cause::TAGGED_STAG => Refusal::UnknownOrRight,
         Cause::PROTECTION_STAG | Cause::OPERATION_INVALIDATE => Refusal::Unknown,
         Cause::PROTECTION_ACCESS | Cause::PROTECTION_INVALIDATE => Refusal::Right,
-        Cause::TAGGED_NOT_ASSOCIATED | Cause::PROTECTION_NOT_ASSOCIATED => Refusal::Zone,
+        Cause::TAGGED_NOT_ASSOCIATED | Cause::PROTECTION_NOT_ASSOCIATED => Refusal::Domain,
         Cause::TAGGED_BOUNDS
         | Cause::TAGGED_TO_WRAP
         | Cause::PROTECTION_BOUNDS

@@ -513,7 +513,7 @@ fn a_shared_receive_queue_serves_many() {
     assert!(!resized, "eight receives are queued, so the size of four must be refused");
     // SAFETY: the test has one thread.
     assert!(unsafe { srq.resize(16) }.unwrap());
-    srq.set_low_watermark(7);
+    srq.set_limit(7);
 
     for round in 0..4u8 {
         for (n, pair) in pairs.iter_mut().enumerate() {

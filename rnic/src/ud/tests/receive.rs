@@ -236,7 +236,7 @@ fn a_shared_receive_queue() {
     for (id, len) in [(1, 42), (2, 60), (3, 60)] {
         share(&srq, id, &[buf.seg(id as usize * 60, len)]).unwrap();
     }
-    srq.set_low_watermark(3);
+    srq.set_limit(3);
     // The first buffer belongs to the queue pair from now on, although no datagram is in it.
     end.take(&packet(b"long")).unwrap();
     assert_eq!((srq.available(), low.load(Ordering::Relaxed)), (2, 1));
