@@ -4,6 +4,29 @@
 //! engine of softroce: the engine in user space or the kernel's.
 //!
 //! Each adapter has a Cargo feature that includes it.
+//! # Example
+//!
+//! A registry without a file has these adapters, and opens one by its name:
+//!
+//! ```
+//! use std::ptr::null_mut;
+//!
+//! use builtin::ADAPTERS;
+//! use dat_sys::{DAT_CLOSE_GRACEFUL_FLAG, DAT_SUCCESS};
+//! use registry::{Api, Builtins, List, OpenRequest, Registry, Wanted};
+//!
+//! const BUILTINS: Builtins =
+//!     Builtins { adapters: &[ADAPTERS], api: Api::U2_0, threadsafe: &[true] };
+//! let registry = Registry::with_list(List::new(Some("/dev/null".into()), None, BUILTINS));
+//! let names = registry.list().names();
+//! assert_eq!(names[..3], ["tcp-emu", "softroce", "verbs"], "the names of devices follow");
+//!
+//! let wanted = Wanted { name: "tcp-emu", major: 2, minor: 0, threadsafe: true };
+//! let request = OpenRequest { wanted, async_evd_qlen: 8, async_evd: null_mut() };
+//! let opened = registry.open(&request)?;
+//! assert_eq!(registry::close(opened.ia, DAT_CLOSE_GRACEFUL_FLAG), DAT_SUCCESS);
+//! # Ok::<(), registry::OpenError>(())
+//! ```
 
 #![cfg_attr(not(any(feature = "tcp-emu", feature = "softroce", feature = "verbs")), allow(unused))]
 

@@ -3,6 +3,36 @@
 //! A socket shows neither Ethernet nor IP headers, and a TCP socket shows no segments. This crate
 //! creates such headers, with correct lengths, checksums and sequence numbers. The program
 //! therefore needs no privilege for a capture.
+//! # Example
+//!
+//! A datagram and a TCP connection are recorded in one file:
+//!
+//! ```
+//! use std::time::Instant;
+//!
+//! use capture::{Capture, Datagram, Direction};
+//!
+//! let directory = tempfile::tempdir()?;
+//! let name = directory.path().join("%p.pcapng,max=1M");
+//! let capture = Capture::open(name.to_str().ok_or("not UTF-8")?, "softroce")?;
+//! let path = capture.path().to_owned();
+//!
+//! let (local, peer) = ("10.0.0.1:4791".parse()?, "10.0.0.2:4791".parse()?);
+//! let sent =
+//!     Datagram { src: local, dst: peer, id: 0, dont_fragment: true, payload: b"a datagram" };
+//! capture.udp(Instant::now(), Direction::Out, &sent);
+//!
+//! let mut flow = capture.tcp(Instant::now(), local, peer, Direction::Out).ok_or("recorded at the other end")?;
+//! flow.data(Instant::now(), Direction::In, b"octets of a stream");
+//! flow.finish(Instant::now(), Direction::In);
+//!
+//! let file = std::fs::read(path)?;
+//! assert_eq!(file[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header begins the file");
+//! for payload in [&b"a datagram"[..], b"octets of a stream"] {
+//!     assert!(file.windows(payload.len()).any(|octets| octets == payload));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! | file | what |
 //! |---|---|

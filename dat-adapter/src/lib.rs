@@ -12,6 +12,27 @@
 //! | `upcall` | events of an engine as upcalls of dat-core |
 //! | [`params`] | the parameters of an entry: [`Params`] |
 //! | `error` | errors of an adapter as errors of DAT: [`error`], [`open_error`] |
+//! # Example
+//!
+//! The software adapter of the crate `iwarp` becomes a transport, whose limits and objects are those
+//! of DAT:
+//!
+//! ```
+//! use dat_adapter::{Adapter, Params, open_error};
+//! use dat_core::provider::Transport;
+//!
+//! let keys = ["spin", "strict", "stats"];
+//! let own = |key: &str, _: &str| Err(format!("{key} has no meaning here"));
+//! let params = Params::parse("127.0.0.1 strict=on", "", &keys, own)?;
+//! let iwarp = iwarp::open("iw0", &params.adapter, Default::default()).map_err(open_error)?;
+//! let named = vec![("transport".to_owned(), "iWARP".to_owned())];
+//!
+//! let transport = Adapter::new("iw0", iwarp, &params, named);
+//! assert!(transport.attrs().strict && transport.attrs().atomics);
+//! let domain = transport.pd().map_err(|error| error.to_string())?;
+//! assert!(transport.mw(&domain, true).is_ok(), "iWARP has windows of one queue pair");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # How to write a provider over this
 //!

@@ -8,6 +8,32 @@
 //!
 //! Every record has `zeroed()`, for use as `DAT_EP_ATTR { max_recv_dtos: 8, ..DAT_EP_ATTR::zeroed()
 //! }`.
+//! # Example
+//!
+//! A provider fills in the function table. The first word of each of its objects is the address of
+//! the table, so that a consumer finds the functions by the handle:
+//!
+//! ```
+//! use std::ptr::from_mut;
+//!
+//! use dat_sys::*;
+//!
+//! unsafe extern "C" fn dequeue(_: DAT_EVD_HANDLE, _: *mut DAT_EVENT) -> DAT_RETURN {
+//!     DAT_ERROR(DAT_QUEUE_EMPTY, DAT_NO_SUBTYPE)
+//! }
+//! let table = DAT_PROVIDER { evd_dequeue_func: Some(dequeue), ..DAT_PROVIDER::zeroed() };
+//! let mut object = &table;
+//! let evd: DAT_EVD_HANDLE = from_mut(&mut object).cast();
+//!
+//! let mut event = DAT_EVENT::zeroed();
+//! // SAFETY: the object begins with the address of its table, and `dequeue` accepts any pointer.
+//! let status = unsafe {
+//!     let table = *evd.cast::<*const DAT_PROVIDER>();
+//!     (*table).evd_dequeue_func.unwrap()(evd, &mut event)
+//! };
+//! assert_eq!(DAT_GET_TYPE(status), DAT_QUEUE_EMPTY);
+//! assert_eq!(describe::status_names(status), Some(("DAT_QUEUE_EMPTY", "")));
+//! ```
 
 #![no_std]
 #![allow(non_camel_case_types, non_snake_case)] // The names are the standard's.

@@ -10,21 +10,34 @@
 //!   ([`EndpointBuilder::datagrams`]).
 //! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
 //!
-//! `examples/hello.rs` uses most of them on a page. The other examples are longer.
+//! A client reads the memory of a server by RDMA, here in one program. `examples/hello.rs` has the
+//! two sides in two programs. The other examples are longer.
 //!
-//! ```no_run
-//! use dat::{Access, Adapter};
+//! ```
+//! use dat::{Access, Adapter, Flags, RemoteRegion};
 //!
 //! let adapter = Adapter::open("tcp-emu")?;
-//! let mut events = adapter.dispatcher(16)?;
 //! let zone = adapter.zone()?;
-//! let mut region = zone.register(vec![0; 4096], Access::LOCAL)?;
-//! let mut endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
-//! endpoint.connect("192.0.2.7".parse()?, 7777, b"private data", None)?;
-//! // The peer's private data, or an error with the reason.
+//!
+//! let mut server_events = adapter.dispatcher(8)?;
+//! let offered = zone.register(b"hello".to_vec(), Access::ALL)?;
+//! let mut server = adapter.endpoint().zone(&zone).events(&server_events).create()?;
+//! let listener = adapter.listen_any(&server_events)?;
+//!
+//! let mut events = adapter.dispatcher(8)?;
+//! let region = zone.register(vec![0; 5], Access::LOCAL)?;
+//! let mut client = adapter.endpoint().zone(&zone).events(&events).create()?;
+//! client.connect("127.0.0.1".parse()?, listener.qualifier(), b"private data", None)?;
+//!
+//! let request = server_events.wait(None)?.request()?;
+//! request.accept(&mut server, &offered.remote().to_bytes())?;
+//! // The server's private data, or an error with the reason.
 //! let answer = events.wait(None)?.established()?;
-//! region.store(0, b"hello")?;
-//! endpoint.post_send(&[region.segment(0..5)?], 1, Default::default())?;
+//! let remote = RemoteRegion::from_bytes(&answer).ok_or("the answer does not describe memory")?;
+//!
+//! client.post_read(&[region.segment(0..5)?], remote.segment(0..5)?, 1, Flags::default())?;
+//! assert_eq!(events.wait(None)?.completion()?.length, 5);
+//! assert_eq!(region.to_vec(0..5)?, b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -1,6 +1,24 @@
 //! A DAT provider that needs no RDMA device: RoCEv2 over UDP sockets, in user space, without
 //! privileges. The crate `roce` is the adapter, and `dat-adapter` passes its objects to dat-core.
 //! docs/softroce.md describes the provider for users.
+//! # Example
+//!
+//! An adapter opens at an address of this host. A mistake in its parameters is explained:
+//!
+//! ```
+//! use dat_core::provider::{Provider, Transport};
+//! use provider_softroce::SoftRoce;
+//!
+//! let adapter = SoftRoce.open("roce0", "127.0.0.1 mtu=1024")?;
+//! let attrs = adapter.attrs();
+//! assert_eq!(attrs.address.ip(), std::net::Ipv4Addr::LOCALHOST);
+//! assert!(attrs.named.contains(&("engine".to_owned(), "user space".to_owned())));
+//! assert!(attrs.atomics && attrs.max_message == 1 << 31);
+//!
+//! let mistake = SoftRoce.open("roce0", "127.0.0.1 mtu=1000").err().ok_or("no error")?;
+//! assert!(mistake.reason.contains("256, 512, 1024, 2048 or 4096"), "{mistake}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! | module | contents |
 //! |---|---|

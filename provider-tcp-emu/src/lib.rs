@@ -1,6 +1,24 @@
 //! A DAT provider that needs no RDMA device: iWARP (MPA, DDP, RDMAP) over TCP sockets, in user
 //! space. The crate `iwarp` is the adapter, and `dat-adapter` passes its objects to dat-core.
 //! docs/tcp-emu.md describes the provider for users.
+//! # Example
+//!
+//! An adapter opens at an address of this host. A mistake in its parameters is explained:
+//!
+//! ```
+//! use dat_core::provider::{Provider, Transport};
+//! use provider_tcp_emu::TcpEmu;
+//!
+//! let adapter = TcpEmu.open("iwarp0", "127.0.0.1 crc=on")?;
+//! let attrs = adapter.attrs();
+//! assert_eq!(attrs.address.ip(), std::net::Ipv4Addr::LOCALHOST);
+//! assert!(attrs.named.contains(&("crc".to_owned(), "requested".to_owned())));
+//! assert!(attrs.atomics && attrs.max_message == u32::MAX);
+//!
+//! let mistake = TcpEmu.open("iwarp0", "127.0.0.1 crc=maybe").err().ok_or("no error")?;
+//! assert!(mistake.reason.contains("crc=maybe: expected on or off"), "{mistake}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! | file | content |
 //! |---|---|

@@ -1,5 +1,25 @@
 //! A DAT provider for every device that libibverbs and librdmacm drive: host channel adapters and
 //! the kernel's rxe and siw.
+//! # Example
+//!
+//! Every port of every device has an entry. A host without a device has no entry, and its error says
+//! how to get one:
+//!
+//! ```
+//! use dat_core::provider::Provider;
+//! use provider_verbs::Verbs;
+//!
+//! let entries = provider_verbs::entries();
+//! for (name, params) in &entries {
+//!     println!("{name}: {params}");
+//!     provider_verbs::check(params, "strict=on")?;
+//! }
+//! if entries.is_empty() {
+//!     let error = Verbs.open("verbs", "").err().ok_or("a device without a port opened")?;
+//!     assert!(error.reason.contains("rdma link add rxe0 type rxe"), "{error}");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! | file | contents |
 //! |---|---|

@@ -4,6 +4,35 @@
 //! Nothing links against the libraries. [`RdmaCore::load`] opens them for the first adapter, and
 //! names the package to install if they are missing. So the project builds and runs on hosts
 //! without RDMA software.
+//! # Example
+//!
+//! An event channel of rdma_cm is created. On a host without the libraries, the error names the
+//! packages to install; on a host without a device, errno has the reason:
+//!
+//! ```
+//! use rdma_core_sys::{LoadError, RdmaCore};
+//!
+//! match RdmaCore::load() {
+//!     Ok(RdmaCore { cm, .. }) => {
+//!         // SAFETY: the function takes no arguments.
+//!         let channel = unsafe { (cm.rdma_create_event_channel)() };
+//!         if channel.is_null() {
+//!             let error = std::io::Error::last_os_error();
+//!             assert_ne!(error.raw_os_error(), Some(0), "no device: {error}");
+//!         } else {
+//!             // SAFETY: the channel exists, and nothing uses it after it is destroyed.
+//!             unsafe {
+//!                 assert!((*channel).fd >= 0, "a thread waits for events on this descriptor");
+//!                 (cm.rdma_destroy_event_channel)(channel);
+//!             }
+//!         }
+//!     }
+//!     Err(LoadError::NotLoaded { library, package, .. }) => {
+//!         assert!(library.starts_with("lib"), "install {package}");
+//!     }
+//!     Err(error) => panic!("{error}"),
+//! }
+//! ```
 //!
 //! | file | what |
 //! |---|---|

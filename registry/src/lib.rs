@@ -6,6 +6,34 @@
 //! [`OpenError`] gives the reason of each failure. The table of registered providers ([`dynamic`]),
 //! the handles of open IAs ([`ia`]) and the check of all other handles ([`handle`]) are global to
 //! the process, as in C.
+//! # Example
+//!
+//! A registry file has one adapter. The program misspells its name, and learns what went wrong:
+//!
+//! ```
+//! use std::ptr::null_mut;
+//!
+//! use dat_sys::{DAT_GET_TYPE, DAT_PROVIDER_NOT_FOUND};
+//! use registry::{Builtins, List, OpenRequest, Registry, Wanted};
+//!
+//! let directory = tempfile::tempdir()?;
+//! let file = directory.path().join("dat.conf");
+//! let entry = r#"cluster-ib0 u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "ib0 0" """#;
+//! std::fs::write(&file, entry)?;
+//! let list = List::new(Some(file.into()), None, Builtins::NONE);
+//!
+//! let wanted = |name| Wanted { name, major: 2, minor: 0, threadsafe: false };
+//! let candidates = list.find(&wanted("cluster-ib0")).map_err(|mismatch| mismatch.to_string())?;
+//! assert_eq!(candidates[0].entry.library, "libdaplofa.so.2");
+//!
+//! let registry = Registry::with_list(list);
+//! let wanted = wanted("cluster-ibo");
+//! let request = OpenRequest { wanted, async_evd_qlen: 8, async_evd: null_mut() };
+//! let error = registry.open(&request).unwrap_err();
+//! assert_eq!(DAT_GET_TYPE(error.status()), DAT_PROVIDER_NOT_FOUND);
+//! assert!(error.to_string().contains("cluster-ib0"), "the error suggests a name: {error}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // The layers, from top to bottom. First opening an IA, and querying a provider without one:
 mod open;

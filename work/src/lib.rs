@@ -1,6 +1,40 @@
 //! Work requests, completions and the terms of connections. A programming interface posts and polls
 //! them, and `rnic` and the engines carry them out. All use these types, so nothing is converted
 //! between them.
+//!
+//! # Example
+//!
+//! A layer asks the table of operations what it must know of a request. The layer above gets the
+//! completion, in which the queue pair has another name:
+//!
+//! ```
+//! use work::{ATOMIC_SIZE, OpSet, Remote, Segment, SendOp, SendWr, Wc, WcStatus};
+//!
+//! let request = SendWr {
+//!     id: 42,
+//!     op: SendOp::FetchAdd { at: Remote { addr: 0x2000, key: 9 }, add: 1 },
+//!     segments: &[Segment { addr: 0x1000, len: ATOMIC_SIZE, key: 7 }],
+//!     signalled: true,
+//!     solicited: false,
+//!     fence: false,
+//!     quiet: false,
+//! };
+//! let facts = request.op.facts();
+//! assert!(facts.awaits_response(), "the peer returns the previous value");
+//! assert_eq!(facts.set, OpSet::Extended, "iWARP has the operation if the peer speaks RFC 7306");
+//!
+//! let completion = Wc {
+//!     id: request.id,
+//!     qp: 1,
+//!     bytes: ATOMIC_SIZE,
+//!     invalidated: None,
+//!     immediate: None,
+//!     op: facts.completes_as,
+//!     status: WcStatus::Success,
+//! };
+//! let endpoints = ["client", "server"];
+//! assert_eq!(completion.map_qp(|index| endpoints[index]).qp, "server");
+//! ```
 
 #![forbid(unsafe_code)]
 
