@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adapter::{
-    Context, Error, MakeProgress, Progress, QpShared, Remaining, Result, Slab, Target, no_memory,
+    Error, MakeProgress, Progress, QpShared, Remaining, Result, Slab, Target, no_memory,
     no_resources,
 };
 use mio::Interest;
@@ -21,14 +21,12 @@ use work::{Close, ReadDepth};
 
 use self::direct_connection::DirectConnection;
 use self::polled_rings::PolledRings;
-use crate::config::Config;
 use crate::linger::LingeringSockets;
 use crate::link::Link;
 use crate::listeners::{Listeners, WaitingRequest, refuse};
 use crate::resources::{EngineResources, ObjectKey, Sink, Timer};
-use crate::shm::{ForwardedOffers, Offer, OfferDirectory, OfferSocket};
+use crate::shm::{Offer, OfferSocket};
 use crate::socket;
-use crate::unconfirmed::Unconfirmed;
 
 /// The number of successful reads after which the direct connection leaves the poller. Its wake-ups
 /// are not needed, and they would cost each message a part of a microsecond.
@@ -55,23 +53,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(
-        context: Context<Engine>,
-        bind: Option<SocketAddr>,
-        config: Config,
-        offer_directory: Option<OfferDirectory>,
-        offers: &Arc<ForwardedOffers>,
-        unconfirmed: &Arc<Unconfirmed>,
-    ) -> Self {
+    pub(crate) fn new(resources: EngineResources) -> Self {
         Engine {
-            resources: EngineResources::new(
-                context,
-                bind,
-                config,
-                offer_directory,
-                offers,
-                unconfirmed,
-            ),
+            resources,
             links: Slab::new(),
             listeners: Listeners::default(),
             lingering: LingeringSockets::default(),

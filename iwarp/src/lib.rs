@@ -52,6 +52,7 @@ use tracing::debug;
 
 pub use crate::config::Config;
 pub use crate::engine::Engine;
+use crate::resources::EngineResources;
 use crate::shm::{ForwardedOffers, OfferDirectory};
 pub use crate::socket::PeerTimeout;
 use crate::unconfirmed::Unconfirmed;
@@ -96,6 +97,9 @@ pub fn open(
     });
     Adapter::open(name, address, limits, move |context| {
         let directory = directory.clone();
-        Ok(Engine::new(context, bind, config.clone(), directory, &offers, &unconfirmed))
+        let config = config.clone();
+        let resources =
+            EngineResources::new(context, bind, config, directory, &offers, &unconfirmed);
+        Ok(Engine::new(resources))
     })
 }
