@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use dat_core::provider::{Provider, Queue, Transport, WcStatus};
 use provider_mem::contract::rig::{
-    DEPTH, EVENT_TIMEOUT, End, Event, Log, QUEUE, Rig, SEND, Service, cfg, pattern, poll,
+    DEPTH, EVENT_TIMEOUT, End, Event, Log, QUEUE, Rig, SEND, Service, cfg, pattern, poll, signalled,
 };
 use provider_tcp_emu::{Tcp, TcpEmu};
 use waiting::Wake;
@@ -142,15 +142,7 @@ fn a_completion_queue_of_several_engines_loses_nothing() {
                         std::thread::yield_now();
                     }
                     let segments = [mem.segment(0, 1)];
-                    let wr = dat_core::provider::SendWr {
-                        id: n as u64,
-                        op: SEND,
-                        segments: &segments,
-                        signalled: true,
-                        solicited: false,
-                        fence: false,
-                        quiet: false,
-                    };
+                    let wr = signalled(n as u64, SEND, &segments);
                     // SAFETY: the memory lives longer, and only this thread posts.
                     unsafe { qp.post_send(&wr) }.expect("the post succeeds");
                 }

@@ -193,17 +193,7 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
         // before the data have arrived.
         let segments = [a.mem.segment(0, 8192)];
         a.post(1, SendOp::Read(b.mem.remote(0)), &segments);
-        let send = SendWr {
-            id: 2,
-            op: SEND,
-            segments: &segments,
-            signalled: true,
-            solicited: false,
-            fence: true,
-            quiet: false,
-        };
-        // SAFETY: the buffer outlives the case.
-        unsafe { a.qp.post_send(&send) }.expect("the post succeeds");
+        a.post_wr(&SendWr { fence: true, ..signalled(2, SEND, &segments) });
         rig.completions(&b.recvs, 1);
         assert_eq!(b.mem.read(16384, 8192), pattern(round, 8192));
         assert_eq!(

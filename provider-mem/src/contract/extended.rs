@@ -105,7 +105,8 @@ pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     // atomic operation wait for the reads before it.
     for (n, (op, _)) in originals.into_iter().enumerate() {
         let n_8 = 8 * n;
-        a.post_fenced(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
+        let segments = [a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)];
+        a.post_wr(&SendWr { fence: true, ..signalled(n as u64, op, &segments) });
         a.post(10 + n as u64, SendOp::Read(at), &[a.mem.segment(100 + n_8, 8)]);
     }
     let done = rig.completions(&a.requests, 8);

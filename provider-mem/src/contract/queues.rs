@@ -11,17 +11,9 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     for round in 0..4 {
         for i in 0..16 {
             b.recv(i, &[b.mem.segment(0, 8)]);
-            let wr = SendWr {
-                id: 16 * round + i,
-                op: SEND,
-                segments: &[a.mem.segment(0, 8)],
-                signalled: i == 15,
-                solicited: false,
-                fence: false,
-                quiet: false,
-            };
-            // SAFETY: the buffer outlives the case.
-            unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
+            let segments = [a.mem.segment(0, 8)];
+            let send = signalled(16 * round + i, SEND, &segments);
+            a.post_wr(&SendWr { signalled: i == 15, ..send });
         }
         assert_eq!(
             outcomes(&rig.completions(&a.requests, 1)),
@@ -65,19 +57,7 @@ pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
 pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    let send = |id, solicited| {
-        let wr = SendWr {
-            id,
-            op: SEND,
-            segments: &[],
-            signalled: true,
-            solicited,
-            fence: false,
-            quiet: false,
-        };
-        // SAFETY: the send has no memory.
-        unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
-    };
+    let send = |id, solicited| a.post_wr(&SendWr { solicited, ..signalled(id, SEND, &[]) });
     for i in 0..4 {
         b.recv(i, &[]);
     }
@@ -104,10 +84,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     b.qp = b.t.qp(QpCfg { sender_wakes: false, ..cfg }, b.log.sink()).expect("queue pair");
     rig.join(&a, &b);
     let send = |id, solicited, quiet| {
-        let wr =
-            SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
-        // SAFETY: the send has no memory.
-        unsafe { a.qp.post_send(&wr) }.expect("the post succeeds");
+        a.post_wr(&SendWr { solicited, quiet, ..signalled(id, SEND, &[]) });
     };
     let recv = |id, quiet| {
         // SAFETY: the receive has no segments, so no memory must stay valid.

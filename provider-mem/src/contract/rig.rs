@@ -199,9 +199,7 @@ impl<'t, T: Transport> Service<'t, T> {
             other => panic!("expected a request, got {other:?}"),
         }
     }
-}
 
-impl<'t, T: Transport> Service<'t, T> {
     /// Waits for the next request for datagrams. Returns the same data as [`Service::request`].
     pub fn datagram_request(
         &self,
@@ -322,36 +320,20 @@ impl<'t, T: Transport> End<'t, T> {
     }
 
     pub fn post(&self, id: u64, op: SendOp, segments: &[Segment]) {
-        self.try_post(id, op, segments).expect("the post succeeds");
-    }
-
-    /// Posts a request like `post`, but the request starts after all earlier reads have completed.
-    pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
-        let wr = SendWr {
-            id,
-            op,
-            segments,
-            signalled: true,
-            solicited: false,
-            fence: true,
-            quiet: false,
-        };
-        // SAFETY: the cases keep their buffers until the requests are done.
-        unsafe { self.qp.post_send(&wr) }.expect("the post succeeds");
+        self.post_wr(&signalled(id, op, segments));
     }
 
     pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
-        let wr = SendWr {
-            id,
-            op,
-            segments,
-            signalled: true,
-            solicited: false,
-            fence: false,
-            quiet: false,
-        };
+        self.try_post_wr(&signalled(id, op, segments))
+    }
+
+    pub fn post_wr(&self, wr: &SendWr<'_>) {
+        self.try_post_wr(wr).expect("the post succeeds");
+    }
+
+    fn try_post_wr(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         // SAFETY: the cases keep their buffers until the requests are done.
-        unsafe { self.qp.post_send(&wr) }
+        unsafe { self.qp.post_send(wr) }
     }
 
     pub fn send(&self, id: u64, segments: &[Segment]) {
@@ -384,6 +366,11 @@ impl<'t, T: Transport> End<'t, T> {
 }
 
 pub const SEND: SendOp = SendOp::Send { invalidate: None };
+
+/// Returns a request whose success is reported, without other flags.
+pub fn signalled(id: u64, op: SendOp, segments: &[Segment]) -> SendWr<'_> {
+    SendWr { id, op, segments, signalled: true, solicited: false, fence: false, quiet: false }
+}
 
 pub fn cfg<'c, T: Transport>(
     pd: &'c T::Pd,
