@@ -17,7 +17,7 @@ use wire::rocev2::{PathMtu, Psn};
 
 use super::congestion::{Acknowledged, CongestionControl, Cubic};
 use super::cursors::Cursors;
-use super::read_requests::Reads;
+use super::read_requests::ReadRequests;
 use super::receiver_wait::ReceiverWait;
 use super::recovery::Recovery;
 use super::reorder_buffer::EARLY_PSNS;
@@ -51,7 +51,7 @@ const ACK_REQUEST_INTERVAL_PACKETS: u32 = 64;
 /// [`Cursors`] says which of these events moves which cursor.
 pub(super) struct Flight {
     cursors: Cursors,
-    reads: Reads,
+    reads: ReadRequests,
     receiver: ReceiverWait,
     congestion: Cubic,
     timer: RetransmissionTimer,
@@ -108,7 +108,7 @@ impl Flight {
         let seed = cfg.sq_psn.value() ^ cfg.peer_qpn.rotate_left(8);
         Flight {
             cursors: Cursors::new(Cursor { at, index: 0, psn: cfg.sq_psn }),
-            reads: Reads::new(cfg.initiator_depth),
+            reads: ReadRequests::new(cfg.initiator_depth),
             receiver: ReceiverWait::new(cfg.rnr_retries),
             congestion: Cubic::new(cfg.mtu, cfg.ip_mtu, window),
             timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, seed, now),
@@ -141,7 +141,7 @@ impl Flight {
 
     /// The READs and atomic operations that await responses.
     #[inline]
-    pub(super) fn reads(&self) -> &Reads {
+    pub(super) fn reads(&self) -> &ReadRequests {
         &self.reads
     }
 

@@ -47,9 +47,9 @@ const LOST_RETRANSMISSIONS_MAX: u8 = 20;
 #[derive(Default)]
 pub(super) struct PathCheck {
     /// Whether a full packet has reached the peer.
-    has_sent: bool,
+    full_requests_pass: bool,
     /// Whether a full packet of a READ response has arrived.
-    has_received: bool,
+    full_responses_pass: bool,
     /// The PSN of a check packet that has not been answered.
     check: Option<Psn>,
     stall: Stall,
@@ -78,7 +78,7 @@ impl PathCheck {
     /// Whether the check needs to be told of responses.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
-        !(self.has_sent && self.has_received) || self.check.is_some()
+        !(self.full_requests_pass && self.full_responses_pass) || self.check.is_some()
     }
 
     /// Adds the check packet to the burst.
@@ -93,7 +93,7 @@ impl PathCheck {
     /// Whether this is the PSN of a check packet that has not been answered, and no full packet has
     /// reached the peer since.
     pub(super) fn is_check(&self, psn: Psn) -> bool {
-        self.check == Some(psn) && !self.has_sent
+        self.check == Some(psn) && !self.full_requests_pass
     }
 
     /// Whether [`send_question`](Self::send_question) would add a question.
@@ -136,7 +136,7 @@ impl PathCheck {
         if is_answer {
             // If requests are in flight, the answer may be to a question, or to a request that the
             // peer had acknowledged before.
-            self.has_sent |= self.check.take().is_some() && cursors.in_flight() == 0;
+            self.full_requests_pass |= self.check.take().is_some() && cursors.in_flight() == 0;
             self.stall.take_answer();
         }
         is_answer
@@ -156,8 +156,8 @@ impl PathCheck {
         let has_progress = requester.cursors().oldest().psn != before.psn;
         if has_progress && before.is_full {
             match before.is_read {
-                true => self.has_received = true,
-                false => self.has_sent = true,
+                true => self.full_responses_pass = true,
+                false => self.full_requests_pass = true,
             }
         }
         match has_progress || is_rnr_nak {
@@ -171,8 +171,8 @@ impl PathCheck {
     /// through.
     pub(super) fn note_retransmission(&mut self, oldest: Option<Oldest>, timed_out: bool) -> bool {
         let passes = |oldest: Oldest| match oldest.is_read {
-            true => self.has_received,
-            false => self.has_sent,
+            true => self.full_responses_pass,
+            false => self.full_requests_pass,
         };
         let Some(oldest) = oldest.filter(|&oldest| oldest.is_full && !passes(oldest)) else {
             self.stall = Stall::default();

@@ -31,8 +31,9 @@ const SMALL_WINDOW_PACKETS: u32 = 32;
 /// A bit for each PSN from the oldest unacknowledged one on.
 pub(super) type EarlyResponses = u128;
 
-/// The READs and atomic operations of a requester.
-pub(super) struct Reads {
+/// The READs and atomic operations that a requester has sent, and which of their responses are
+/// awaited, have arrived early, or are to be requested again.
+pub(super) struct ReadRequests {
     /// The maximum length of `awaited`.
     initiator_depth: usize,
     /// The READ requests (each part counts as one) and atomic operations that have been sent and
@@ -70,9 +71,9 @@ struct Repair {
     at: Instant,
 }
 
-impl Reads {
+impl ReadRequests {
     pub(super) fn new(initiator_depth: u32) -> Self {
-        Reads {
+        ReadRequests {
             initiator_depth: initiator_depth as usize,
             awaited: VecDeque::new(),
             awaited_before_next: 0,

@@ -37,15 +37,15 @@ pub(super) struct Recovery {
     round_trip: Duration,
     /// The number of PSNs from `end` on that may be sent.
     permitted: u32,
-    /// The time at which more may be sent.
-    next: Instant,
+    /// The time at which another group may be sent.
+    next_group_at: Instant,
 }
 
 impl Recovery {
     /// A recovery from `start` on. `end` is the first PSN that has not been sent.
     pub(super) fn new(end: Psn, round_trip: Duration, start: Instant) -> Self {
         let round_trip = round_trip.max(Duration::from_nanos(1));
-        Recovery { start, end, round_trip, permitted: 0, next: start }
+        Recovery { start, end, round_trip, permitted: 0, next_group_at: start }
     }
 
     /// Whether the recovery ends when all packets before `oldest` are acknowledged.
@@ -55,7 +55,7 @@ impl Recovery {
 
     /// Permits what may be sent until now. `next` is the packet to be sent next.
     pub(super) fn advance(&mut self, next: Psn, window: u32, now: Instant) {
-        if now < self.next {
+        if now < self.next_group_at {
             return;
         }
         let group = (window / GROUPS_PER_WINDOW).max(1);
@@ -65,7 +65,7 @@ impl Recovery {
         // A requester that had to wait makes up for at most one window.
         let sent = next.distance(self.end).max(0) as u32;
         self.permitted = groups.saturating_mul(group).min(sent + window);
-        self.next = self.start + group_time * (groups + 1);
+        self.next_group_at = self.start + group_time * (groups + 1);
     }
 
     /// Whether `next`, a packet that has not been sent before, may be sent.
@@ -75,7 +75,7 @@ impl Recovery {
 
     /// The time at which `next` may be sent.
     pub(super) fn deadline(&self, oldest: Cursor, next: Psn) -> Option<Instant> {
-        self.is_kept(oldest, next).then_some(self.next)
+        self.is_kept(oldest, next).then_some(self.next_group_at)
     }
 
     fn is_kept(&self, oldest: Cursor, next: Psn) -> bool {

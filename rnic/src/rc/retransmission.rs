@@ -82,7 +82,7 @@ pub(super) struct RetransmissionTimer {
     alive_at: Option<Instant>,
     /// The time from which the delay of the next probe counts: the latest of `waiting_since`, the
     /// last probe and the last response that arrived early.
-    last_probe: Instant,
+    probe_delay_since: Instant,
     /// The number of probes since `waiting_since`.
     probes: u32,
     /// The time at which a packet was last sent again.
@@ -123,7 +123,7 @@ impl RetransmissionTimer {
             waiting_since: None,
             silent_since: now,
             alive_at: None,
-            last_probe: now,
+            probe_delay_since: now,
             probes: 0,
             last_retransmission: now,
             probe_delay_min: Duration::ZERO,
@@ -163,14 +163,14 @@ impl RetransmissionTimer {
                     self.probe_delay_min = Duration::ZERO
                 }
                 Some(_) => {
-                    let waiting_since = self.waiting_since.unwrap_or(self.last_probe);
+                    let waiting_since = self.waiting_since.unwrap_or(self.probe_delay_since);
                     self.probe_delay_min =
                         now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
                 // The round trip takes at most this time. It may be much longer than `waited`, if
                 // the first round trip is longer than the delays of several probes.
                 None => {
-                    let since = self.waiting_since.unwrap_or(self.last_probe);
+                    let since = self.waiting_since.unwrap_or(self.probe_delay_since);
                     self.round_trip = Some(now.saturating_duration_since(since));
                     self.is_guess = true;
                 }
@@ -204,14 +204,14 @@ impl RetransmissionTimer {
             *silent_until = (now + PEER_CLOSE_SILENCE_MAX.max(round_trips)).min(*latest);
         }
         self.retries_left = self.retries;
-        (self.waiting_since, self.last_probe, self.probes) = (Some(now), now, 0);
+        (self.waiting_since, self.probe_delay_since, self.probes) = (Some(now), now, 0);
         (self.silent_since, self.alive_at) = (now, None);
     }
 
     /// Records that a response has arrived although an earlier one is missing. The peer is alive,
     /// and the missing response has been requested, so the next probe is not due yet.
     pub(super) fn on_early_response(&mut self, now: Instant) {
-        self.last_probe = now;
+        self.probe_delay_since = now;
     }
 
     /// The time for which no new packet has been acknowledged, if packets are in flight.
@@ -278,7 +278,8 @@ impl RetransmissionTimer {
 
     /// The time at which [`expire`](Self::expire) is to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let (waiting_since, probe) = (self.waiting_since?, self.last_probe + self.probe_delay());
+        let (waiting_since, probe) =
+            (self.waiting_since?, self.probe_delay_since + self.probe_delay());
         let at =
             self.ack_timeout.map_or(probe, |ack_timeout| probe.min(waiting_since + ack_timeout));
         Some(self.peer_close.as_ref().map_or(at, |peer_close| peer_close.silent_until.min(at)))
@@ -299,19 +300,19 @@ impl RetransmissionTimer {
                 return Some(TimerExpiry::Exhausted);
             }
             self.retries_left = self.retries_left.saturating_sub(1);
-            (self.waiting_since, self.last_probe, self.probes) = (Some(now), now, 0);
+            (self.waiting_since, self.probe_delay_since, self.probes) = (Some(now), now, 0);
             return Some(TimerExpiry::Retry);
         }
-        if now < self.last_probe + self.probe_delay() {
+        if now < self.probe_delay_since + self.probe_delay() {
             return None;
         }
-        (self.last_probe, self.probes) = (now, self.probes + 1);
+        (self.probe_delay_since, self.probes) = (now, self.probes + 1);
         // The constants are those of Numerical Recipes' generator ("ranqd1").
         self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some(TimerExpiry::Probe)
     }
 
-    /// The delay from `last_probe` to the next probe.
+    /// The delay from `probe_delay_since` to the next probe.
     fn probe_delay(&self) -> Duration {
         let round_trips = self.round_trip.unwrap_or_default() * PROBE_DELAY_ROUND_TRIPS;
         let shortest = PROBE_DELAY_MIN.max(round_trips).max(self.probe_delay_min);

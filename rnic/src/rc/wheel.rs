@@ -79,7 +79,7 @@ impl Wheel {
         let tick = self.tick_after(at).min(self.now + MAX_TICKS - 1);
         if self.armed[key].is_none_or(|armed| tick < armed) {
             self.armed[key] = Some(tick);
-            let entry = self.take_free(Entry { key, tick, next: None });
+            let entry = self.store(Entry { key, tick, next: None });
             self.insert(entry);
         }
     }
@@ -135,7 +135,7 @@ impl Wheel {
     }
 
     /// Stores an entry and returns its index.
-    fn take_free(&mut self, entry: Entry) -> u32 {
+    fn store(&mut self, entry: Entry) -> u32 {
         if let Some(at) = self.free {
             self.free = std::mem::replace(&mut self.entries[at as usize], entry).next;
             return at;
