@@ -787,3 +787,46 @@ fn a_shared_queue_serves_and_runs_dry() {
     let got = |id| wc(id, WcOp::Recv, 3, WcStatus::Success);
     assert_eq!(fixture.side.received(), [got(5), got(6)]);
 }
+
+/// A send with immediate data takes a buffer of a shared receive queue, or waits for one. Its
+/// immediate data belong to the completion of the buffer that it takes in the end.
+#[test]
+fn a_send_with_immediate_data_waits_for_a_shared_buffer() {
+    let now = Instant::now();
+    let keys = Arc::new(Keys::new());
+    let pd = keys.pd();
+    let srq = Arc::new(Srq::new(&keys, pd, 4, SEGMENTS, || {}).unwrap());
+    let sink = Buf::new(&keys, pd, 2 * OCTETS, LOCAL);
+    let side = Side::with_srq(cfg(1), Some((Arc::clone(&srq), pd)), keys, now);
+    let mut fixture = Fixture { side, now, psn: cfg(1).rq_psn };
+    let immediate = |n| Extension::Immediate(convert_immediate(n));
+    let first = fixture.psn(0);
+    // The immediate data of a long message are in its last packet.
+    fixture.take(Opcode::SendFirst, Extension::None, &[1; OCTETS]).unwrap();
+    fixture.take(Opcode::SendLastImmediate, immediate(7), b"abc").unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{first} ACK RNR NAK 640µs 0")]);
+    assert_eq!(fixture.side.received(), []);
+    assert!(sink.octets().iter().all(|&octet| octet == 0));
+    let segments: [Segment; 1] = [sink.seg(0, 2 * OCTETS)];
+    share(&srq, 5, &segments).unwrap();
+    fixture.psn = first;
+    fixture.take(Opcode::SendFirst, Extension::None, &[2; OCTETS]).unwrap();
+    fixture.take(Opcode::SendLastImmediate, immediate(8), b"def").unwrap();
+    let received = |id, octets, n| {
+        let wc = wc(id, WcOp::RecvMessageImm, octets, WcStatus::Success);
+        Wc { immediate: Some(n), ..wc }
+    };
+    assert_eq!(fixture.side.received(), [received(5, OCTETS + 3, 8)]);
+    assert_eq!(sink.octets()[..OCTETS + 3], [&[2; OCTETS][..], b"def"].concat());
+    let last = fixture.psn(-1);
+    assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
+    // An empty message takes a buffer, too.
+    let empty = fixture.psn(0);
+    fixture.take(Opcode::SendOnlyImmediate, immediate(9), b"").unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{empty} ACK RNR NAK 640µs 0")]);
+    share(&srq, 6, &[]).unwrap();
+    fixture.psn = empty;
+    fixture.take(Opcode::SendOnlyImmediate, immediate(9), b"").unwrap();
+    assert_eq!(fixture.side.received(), [received(6, 0, 9)]);
+    assert_eq!(srq.available(), 0);
+}

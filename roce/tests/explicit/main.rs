@@ -1,203 +1,22 @@
 //! Explicit connections through `adapter`, on real sockets: the two sides are told the parameters,
-//! and no connection management takes part.
+//! and no connection management takes part. Queue pairs have numbers from their creation on.
+
+mod side;
+mod strangers;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Instant;
 
-use adapter::params::Words;
-use adapter::{
-    Adapter, ConcurrentCq, Error, Event, Mr, Qp, QpCfg, RequesterCfg, ResponderCfg, Sink, Target,
-    netdev, params,
-};
-use rnic::{CqEvent, Pd, RecvWr, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
-use roce::{Config, Engine};
+use adapter::{Error, RequesterCfg, ResponderCfg, Target};
+use rnic::{Wc, WcOp, WcStatus};
+use roce::Config;
 use wire::cm::{Mad, Message};
 use wire::rocev2::Packet;
-use work::{Access, Close, ReadDepth, ServiceType};
+use work::{Close, ReadDepth, RecvWr, SendOp, ServiceType};
 
-/// The longest time to wait for something that must happen.
-const LIMIT: Duration = Duration::from_secs(60);
-const MESSAGE: usize = 64;
-/// The number of receive buffers and of requests of a queue pair.
-const DEPTH: usize = 64;
-
-/// An adapter whose queue pairs have numbers from their creation on.
-struct Side {
-    adapter: Adapter<Engine>,
-    pd: Pd,
-    cq: ConcurrentCq<Engine>,
-    /// The number of events of the completion queue.
-    ready: Arc<AtomicUsize>,
-    /// Names of the events of all queue pairs.
-    events: Arc<Mutex<Vec<String>>>,
-    region: Mr<Engine>,
-    /// The message to be sent, and then the receive buffers.
-    memory: Box<[u8]>,
-}
-
-impl Side {
-    fn open(text: &str) -> Side {
-        Side::with(text, Config { numbers_at_creation: true, ..Config::default() })
-    }
-
-    fn with(text: &str, config: Config) -> Side {
-        let keys = &["spin", "threads"];
-        let words = Words { name: "the test", text, defaults: "", keys, default_keys: &[] };
-        let address = params::parse(&words, |_, _| Ok(()));
-        let adapter = roce::open("explicit", &address.expect("an address of this host"), config)
-            .expect("the adapter opens");
-        let ready = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&ready);
-        let notify = move |event| {
-            assert_eq!(event, CqEvent::Ready);
-            count.fetch_add(1, Ordering::SeqCst);
-        };
-        let cq = adapter.concurrent_cq(4 * DEPTH, notify).expect("there is memory");
-        let mut memory = vec![0; MESSAGE * (DEPTH + 1)].into_boxed_slice();
-        let pd = adapter.pd();
-        let access = Access { local_read: true, local_write: true, ..Access::default() };
-        let place = (memory.as_mut_ptr(), memory.len());
-        // SAFETY: the memory is dropped after the region.
-        let region = unsafe { adapter.mr(pd, place, access, true) }.expect("there is memory");
-        Side { adapter, pd, cq, ready, events: Arc::default(), region, memory }
-    }
-
-    fn qp(&self) -> Qp<Engine> {
-        let events = Arc::clone(&self.events);
-        let sink = Sink::new(move |event: Event<'_, Engine>| {
-            let name = match event {
-                Event::Broken { .. } => "broken".to_owned(),
-                Event::Disconnected => "disconnected".to_owned(),
-                Event::Cause(cause) => format!("{cause:?}"),
-                _ => "another event".to_owned(),
-            };
-            events.lock().expect("no panic").push(name);
-        });
-        let queue = Some(self.cq.queue());
-        let cfg = QpCfg {
-            pd: self.pd,
-            request_cq: queue,
-            recv_cq: queue,
-            srq: None,
-            service: ServiceType::Connection,
-            token: 7,
-            solicits_all_receives: false,
-            max_requests: DEPTH,
-            max_recvs: DEPTH,
-            max_request_segments: 1,
-            max_recv_segments: 1,
-        };
-        self.adapter.qp(cfg, sink, || true).expect("a queue pair")
-    }
-
-    fn segment(&self, place: usize) -> [Segment; 1] {
-        let key = self.region.region().expect("the region exists").lkey();
-        [Segment { addr: (place * MESSAGE) as u64, len: MESSAGE as u32, key }]
-    }
-
-    fn receive(&self, qp: &Qp<Engine>, id: u64) {
-        let segments = &self.segment(1 + id as usize % DEPTH);
-        // SAFETY: one thread posts, and the memory outlives the queue pairs.
-        unsafe { qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("there is room");
-    }
-
-    fn send(&self, qp: &Qp<Engine>, id: u64) {
-        let wr = SendWr {
-            id,
-            op: SendOp::Send { invalidate: None },
-            segments: &self.segment(0),
-            signalled: true,
-            solicited: false,
-            fence: false,
-            quiet: false,
-        };
-        // SAFETY: one thread posts, and the memory outlives the queue pairs.
-        unsafe { qp.post_send(&wr) }.expect("there is room");
-    }
-
-    /// Makes a pass of progress, and takes all completions.
-    fn poll(&self, completions: &mut Vec<(WcOp, u64, WcStatus)>) {
-        self.adapter.progress_on(self.cq.queue());
-        self.cq.poll_with(usize::MAX, |wc| completions.push((wc.op, wc.id, wc.status)));
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let counters = self.adapter.counters();
-        counters.iter().find(|(of, _)| of == name).expect("the counter exists").1
-    }
-
-    fn events(&self) -> Vec<String> {
-        self.events.lock().expect("no panic").clone()
-    }
-}
-
-/// The parameters of a connection from the point of view of one side, whose own numbers come first.
-fn cfgs(
-    [local, peer]: [SocketAddr; 2],
-    peer_number: u32,
-    [own_psn, peer_psn]: [u32; 2],
-) -> (ResponderCfg, RequesterCfg) {
-    let responder = ResponderCfg {
-        local,
-        peer: peer.ip(),
-        peer_number,
-        path_mtu: 1024,
-        first_psn: peer_psn,
-        read_depth: 1,
-        rnr_timer: 1,
-    };
-    let requester = RequesterCfg { first_psn: own_psn, ..PATIENT };
-    (responder, requester)
-}
-
-/// Gives up after 34 s: 4.3 s for each of eight tries.
-const PATIENT: RequesterCfg =
-    RequesterCfg { first_psn: 0, read_depth: 1, ack_timeout: 20, retries: 7, rnr_retries: 7 };
-/// Gives up after 0.1 s: 34 ms for each of four tries. For requests that nobody answers.
-const IMPATIENT: RequesterCfg = RequesterCfg { ack_timeout: 13, retries: 3, ..PATIENT };
-
-fn at(ip: &str) -> SocketAddr {
-    SocketAddr::new(ip.parse().expect("an address"), 0)
-}
-
-fn number(qp: &Qp<Engine>) -> u32 {
-    qp.number().expect("the number is known at the creation")
-}
-
-/// Makes progress at both sides until the condition holds.
-fn until(sides: [&Side; 2], mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < limit, "{:?}", sides.map(Side::events));
-        sides.iter().for_each(|side| side.adapter.progress());
-        std::thread::yield_now();
-    }
-}
-
-/// Waits until each side has this number of completions, and returns them in the order of each.
-fn completions(sides: [&Side; 2], numbers: [usize; 2]) -> [Vec<(WcOp, u64, WcStatus)>; 2] {
-    let mut found = [Vec::new(), Vec::new()];
-    until(sides, || {
-        sides.iter().zip(&mut found).for_each(|(side, found)| side.poll(found));
-        found.iter().zip(numbers).all(|(found, number)| found.len() >= number)
-    });
-    found
-}
-
-/// Connects two queue pairs in both directions.
-fn connect(qps: [&Qp<Engine>; 2], [a, b]: [SocketAddr; 2]) {
-    let psns = [0xff_fffe, 77];
-    let (responder, requester) = cfgs([a, b], number(qps[1]), psns);
-    let (of_peer, requester_of_peer) = cfgs([b, a], number(qps[0]), [psns[1], psns[0]]);
-    qps[0].establish_responder(&responder).expect("the first responder starts");
-    qps[1].establish_responder(&of_peer).expect("the second responder starts");
-    qps[0].establish_requester(&requester).expect("the first requester starts");
-    qps[1].establish_requester(&requester_of_peer).expect("the second requester starts");
-}
-
-const OK: WcStatus = WcStatus::Success;
+use crate::side::*;
 
 #[test]
 fn messages_in_both_directions_in_order() {
@@ -401,11 +220,7 @@ fn a_number_is_valid_at_each_address() {
     let [a, b] = sides;
     let (from_a, from_b) = (a.qp(), b.qp());
     let numbers = [number(&from_a), number(&from_b)];
-    let host = netdev::addresses().expect("this host has addresses");
-    let addresses: Vec<SocketAddr> =
-        host.iter().filter(|found| found.up).map(|found| found.addr).collect();
-    assert!(addresses.iter().any(|address| address.ip().is_loopback()));
-    for address in addresses {
+    for address in addresses_of_host() {
         connect([&from_a, &from_b], [address; 2]);
         b.receive(&from_b, 1);
         b.receive(&from_b, 2);
@@ -446,6 +261,47 @@ fn connection_management_tells_the_same_number() {
         }
     };
     assert_eq!(told, number(&qp));
+}
+
+/// A send with immediate data finds no receive, in the queue of its queue pair or in a shared one.
+/// It arrives when a receive is posted, once.
+#[test]
+fn a_send_with_immediate_data_waits_for_its_receive() {
+    let sides = [&Side::open("127.0.0.128"), &Side::open("127.0.0.129")];
+    let [a, b] = sides;
+    let srq = b.adapter.srq(b.pd, DEPTH, 1, || {}).expect("there is memory");
+    for srq in [None, Some(&srq)] {
+        let (from_a, from_b) = (a.qp(), b.qp_of(ServiceType::Connection, srq));
+        connect([&from_a, &from_b], [at("127.0.0.128"), at("127.0.0.129")]);
+        let before = b.counter("rnr-naks-sent");
+        (1..3).for_each(|id| a.post(&from_a, id, SendOp::SendImm { immediate: 70 + id as u32 }));
+        until(sides, || b.counter("rnr-naks-sent") > before);
+        let mut early = Vec::new();
+        sides.iter().for_each(|side| side.poll(&mut early));
+        assert!(early.is_empty(), "{early:?}");
+        for id in 3..5 {
+            match srq {
+                None => b.receive(&from_b, id),
+                Some(srq) => {
+                    let segments = &b.segment(1 + id as usize);
+                    // SAFETY: one thread posts, and the memory outlives the queue.
+                    unsafe { srq.post_recv(&RecvWr { id, segments, quiet: false }) }
+                        .expect("there is room");
+                }
+            }
+        }
+        let mut received = Vec::new();
+        let mut done = Vec::new();
+        until(sides, || {
+            b.cq.poll_with(usize::MAX, |wc| received.push((wc.op, wc.id, wc.bytes, wc.immediate)));
+            a.poll(&mut done);
+            received.len() + done.len() == 4
+        });
+        let taken = |id, n| (WcOp::RecvMessageImm, id, MESSAGE as u32, Some(n));
+        assert_eq!(received, [taken(3, 71), taken(4, 72)]);
+        assert_eq!(done, [(WcOp::Send, 1, OK), (WcOp::Send, 2, OK)]);
+        assert_eq!((from_b.allocated(), a.events()), (0, vec![]));
+    }
 }
 
 /// Two threads poll one queue, and arm it whether or not it is empty. Each message completes once,
