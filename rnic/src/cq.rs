@@ -34,8 +34,15 @@ pub struct Cq {
     is_shared: AtomicBool,
     /// Held by the producer if the queue is shared.
     producer: SpinLock,
+    consumer: ConsumerLock,
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
+
+/// A lock that is held by the consumer of a [`ConcurrentCq`], and by whoever removes completions
+/// ([`Cq::remove`]). It has a pair of cache lines to itself, because each poll of a `ConcurrentCq`
+/// writes to it.
+#[repr(align(128))]
+struct ConsumerLock(SpinLock);
 
 /// The completions that were pushed since the last call of `announce`. Only the producer accesses
 /// this record.
@@ -71,6 +78,7 @@ impl Cq {
             unannounced: UnsafeCell::default(),
             is_shared: AtomicBool::new(false),
             producer: SpinLock::new(),
+            consumer: ConsumerLock(SpinLock::new()),
             notify: Box::new(notify),
         })
     }
@@ -78,7 +86,8 @@ impl Cq {
     /// Moves completions into `out`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// Only one thread at a time may call this function.
+    /// Only one thread at a time may call this function, and none may during
+    /// [`Work::reset`](crate::Work::reset) of a queue pair that uses the queue.
     #[inline]
     pub unsafe fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
         // SAFETY: the caller guarantees that it is the only consumer.
@@ -95,7 +104,7 @@ impl Cq {
     /// Passes up to `max` completions to `take`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// Only one thread at a time may call this function, and `take` must not call this queue.
+    /// The requirements of [`poll`](Self::poll) apply, and `take` must not call this queue.
     #[inline]
     pub unsafe fn poll_with(&self, max: usize, mut take: impl FnMut(Wc)) -> usize {
         // SAFETY: the caller guarantees that it is the only consumer; filled slots are initialised
@@ -223,6 +232,32 @@ impl Cq {
         drop(producer);
         if !is_queued {
             self.overrun();
+        }
+    }
+
+    /// Removes all queued completions of the queue pair whose
+    /// [token](crate::QpCfg::token) is `qp`.
+    ///
+    /// # Safety
+    /// The engine lock of that queue pair must be held. Nobody may poll the queue during this call,
+    /// unless it is that of a [`ConcurrentCq`].
+    pub(crate) unsafe fn remove(&self, qp: u64) {
+        let _consumer = self.consumer.0.lock();
+        let ring = self.ring();
+        // SAFETY: the caller is the only consumer, so it owns the slots that are filled now.
+        unsafe {
+            let (head, queued) = (ring.head(), ring.len());
+            // Another engine may add completions behind those that are queued now. So the ones that
+            // stay move towards that end, in their order.
+            let mut oldest = head.wrapping_add(queued);
+            for n in (0..queued).rev() {
+                let wc = ring.slot(head.wrapping_add(n)).header().read();
+                if wc.qp != qp {
+                    oldest = oldest.wrapping_sub(1);
+                    ring.slot(oldest).header().write(wc);
+                }
+            }
+            ring.release(oldest);
         }
     }
 

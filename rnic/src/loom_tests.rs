@@ -315,6 +315,48 @@ fn loom_two_threads_poll_a_concurrent_queue() {
     });
 }
 
+/// The completions of a queue pair are removed while another thread polls and another engine adds
+/// completions of its own queue pair: those are polled once each, and in their order.
+#[test]
+fn loom_completions_are_removed_while_others_poll_and_add() {
+    loom::model(|| {
+        let cq = News::queue(&Arc::default());
+        // SAFETY: no engine uses the queue yet.
+        unsafe { cq.queue().share() };
+        let add = |qp, id| {
+            let wc = Wc { qp, ..wc(id) };
+            // SAFETY: the queue is shared.
+            unsafe { cq.queue().push(wc, false) };
+        };
+        add(1, 10);
+        add(2, 0);
+        add(1, 11);
+        let adding = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || {
+                // SAFETY: the queue is shared.
+                unsafe { cq.queue().push(Wc { qp: 2, ..wc(1) }, false) };
+            })
+        };
+        let polling = {
+            let cq = Arc::clone(&cq);
+            thread::spawn(move || {
+                let mut found = Vec::new();
+                cq.poll_with(2, |wc| found.push((wc.qp, wc.id)));
+                found
+            })
+        };
+        // SAFETY: only the other engine adds completions now, and the queue is concurrent.
+        unsafe { cq.queue().remove(1) };
+        let (of_removed, mut found): (Vec<_>, Vec<_>) =
+            polling.join().unwrap().into_iter().partition(|&(qp, _)| qp == 1);
+        assert!([&[][..], &[(1, 10)]].contains(&&of_removed[..]), "{of_removed:?}");
+        adding.join().unwrap();
+        cq.poll_with(4, |wc| found.push((wc.qp, wc.id)));
+        assert_eq!(found, [(2, 0), (2, 1)]);
+    });
+}
+
 /// No buffer is lost or duplicated while two threads post and the engine takes.
 #[test]
 fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {

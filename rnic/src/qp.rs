@@ -26,7 +26,8 @@ pub struct QpCfg {
     pub recv_cq: Option<Arc<Cq>>,
     /// The shared receive queue. `None`: the queue pair has a receive queue of its own.
     pub srq: Option<Arc<Srq>>,
-    /// The name of the queue pair, which is returned in [`Wc::qp`].
+    /// The name of the queue pair, which is returned in [`Wc::qp`]. A queue pair that is
+    /// [reset](Work::reset) has a name of its own among those that use its completion queues.
     pub token: u64,
     /// The maximum number of outstanding requests.
     pub max_requests: usize,
@@ -110,7 +111,8 @@ impl Qp {
     ///
     /// # Safety
     /// The segments' memory must stay valid until the request completes. Only one thread at a time
-    /// may call this function.
+    /// may call this function or another one that posts a request, and none may during
+    /// [`Work::reset`].
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
         let (op, remote, operands) = wr.op.parts();
@@ -155,8 +157,7 @@ impl Qp {
     /// queue pair's [`Work`].
     ///
     /// # Safety
-    /// The segments' memory must stay valid until the request completes. Only one thread at a time
-    /// may call this function or another function that posts a request.
+    /// The requirements of [`post_send`](Self::post_send) apply.
     #[inline]
     pub unsafe fn post_datagram(&self, wr: &DatagramWr<'_>) -> Result<u32, PostError> {
         if !self.datagrams.load(Ordering::Relaxed) {
@@ -179,7 +180,7 @@ impl Qp {
     /// carried out. Returns 0 for an unbind.
     ///
     /// # Safety
-    /// Only one thread at a time may call this function.
+    /// The requirements of [`post_send`](Self::post_send) for threads apply.
     pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> Result<u32, PostError> {
         // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
@@ -208,7 +209,7 @@ impl Qp {
     ///
     /// # Safety
     /// The segments' memory must stay valid until the receive completes. Only one thread at a time
-    /// may call this function.
+    /// may call this function, and none may during [`Work::reset`].
     #[inline]
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
@@ -294,7 +295,8 @@ unsafe fn write_segments<H: Copy>(
 /// wake nobody: whoever serves the engine calls it after a post, and the engine then looks whether
 /// [`request`](Self::request) returns a new request or [`has_recv`](Self::has_recv) a buffer.
 /// Requests and receives that are posted before the connection wait. After the end,
-/// [`flush`](Self::flush) completes them. Drop the `Work` when no more work is posted.
+/// [`flush`](Self::flush) completes them. Drop the `Work` when no more work is posted, or
+/// [`reset`](Self::reset) it for another connection.
 ///
 /// # Requests of this side
 ///
@@ -476,6 +478,31 @@ impl Work {
             self.recv = None;
         }
         self.announce();
+    }
+
+    /// Returns the queue pair to the state in which it was created. All posted work is dropped
+    /// without completion; buffers in a shared receive queue stay there, except that of a message
+    /// that has arrived only in part. Completions of the queue pair that nobody has polled are
+    /// removed from their queues: a program may post the same ids again, and could not tell the
+    /// completions apart. The engine of the connection has ended.
+    pub fn reset(&mut self) {
+        self.permit(OpSet::Basic);
+        self.qp.datagrams.store(false, Ordering::Relaxed);
+        self.stop_waiting();
+        self.cancel_binds();
+        (self.recv, self.failed) = (None, None);
+        // SAFETY: the engine is the only consumer, and those who post guarantee that none of them
+        // posts during this call.
+        unsafe {
+            self.qp.sq.clear();
+            self.qp.rq.iter().for_each(|rq| rq.clear());
+        }
+        self.qp.flushed.store(usize::MAX, Ordering::Release);
+        for cq in self.request_cq.iter().chain(&self.recv_cq) {
+            // SAFETY: the engine lock is held, and those who poll a queue that is not concurrent
+            // guarantee that none of them polls during this call.
+            unsafe { cq.remove(self.token) };
+        }
     }
 
     fn flush_requests(&mut self) {
@@ -682,6 +709,17 @@ impl Work {
         self.qp.datagrams.store(true, Ordering::Relaxed);
     }
 
+    /// Releases the keys of binds that were not carried out.
+    fn cancel_binds(&self) {
+        let mut at = self.oldest_request();
+        while let Some((&wqe, _)) = self.request(at) {
+            if wqe.op == OpKind::Bind {
+                self.qp.keys.cancel(wqe.remote_key);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
     /// The keys against which memory accesses are checked.
     #[inline]
     pub fn keys(&self) -> &Keys {
@@ -696,16 +734,9 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// Releases the keys of binds that were not carried out.
     fn drop(&mut self) {
         self.stop_waiting();
-        let mut at = self.oldest_request();
-        while let Some((&wqe, _)) = self.request(at) {
-            if wqe.op == OpKind::Bind {
-                self.qp.keys.cancel(wqe.remote_key);
-            }
-            at = at.wrapping_add(1);
-        }
+        self.cancel_binds();
     }
 }
 

@@ -215,6 +215,19 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.store(head, Ordering::Release);
     }
 
+    /// Makes the ring as it was when it was created: no slot is in use, and positions begin at 0.
+    ///
+    /// # Safety
+    /// The caller must be the only producer and the only consumer, and must not use any slot any
+    /// more.
+    pub(crate) unsafe fn clear(&self) {
+        for side in [&self.producer, &self.consumer] {
+            side.own.store(0, Ordering::Release);
+            // SAFETY: the caller is both sides, and nobody else accesses this value.
+            unsafe { *side.cached_other.get() = 0 };
+        }
+    }
+
     /// The memory of a slot, for the consumer. The slot belongs to the consumer while it is filled,
     /// and to the producer between [`vacant`](Self::vacant) and [`publish`](Self::publish).
     #[inline]

@@ -39,8 +39,9 @@ impl<E: Engine> Cq<E> {
     /// make progress. After the drop of a queue pair, the queue gets no more completions of it.
     ///
     /// # Safety
-    /// One thread at a time calls `poll_with`, `queued`, `arm` and `resize` of a queue, and `take`
-    /// does not call this queue.
+    /// One thread at a time calls `poll_with`, `queued`, `arm` and `resize` of a queue, and none
+    /// does during [`Qp::reset`](crate::Qp::reset) of a queue pair that uses the queue. `take` does
+    /// not call this queue.
     #[inline]
     pub unsafe fn poll_with(&self, max: usize, take: impl FnMut(rnic::Wc)) -> usize {
         // SAFETY: the caller is the one thread that polls, and `take` does not call the queue.
@@ -110,8 +111,8 @@ impl<E: Engine> ConcurrentCq<E> {
     }
 
     /// Passes up to `max` completions to `take`, as [`Cq::poll_with`] does. `take` must not call
-    /// the adapter, because a thread in [`resize`](Self::resize) waits for the end of this poll
-    /// with the locks of engines.
+    /// the adapter, because a thread in [`resize`](Self::resize) or in
+    /// [`Qp::reset`](crate::Qp::reset) waits for the end of this poll with the locks of engines.
     #[inline]
     pub fn poll_with(&self, max: usize, take: impl FnMut(rnic::Wc)) -> usize {
         self.cq.poll_with(max, take)

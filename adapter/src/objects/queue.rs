@@ -49,8 +49,8 @@ pub struct QpCfg<'a, E: Engine> {
 }
 
 /// A queue pair. One thread at a time posts to each of its two queues. Each work request completes
-/// once, requests in posting order and receives in posting order. After `drop` has returned,
-/// nothing more completes.
+/// once, requests in posting order and receives in posting order. After `drop` or [`Qp::reset`] has
+/// returned, nothing more of what was posted before completes.
 pub struct Qp<E: Engine> {
     pub(super) qp: Arc<rnic::Qp>,
     pub(super) shared: Arc<QpShared>,
@@ -59,7 +59,8 @@ pub struct Qp<E: Engine> {
     pub(super) batch: Batch,
     /// The maximum number of RDMA reads in progress that the wire protocol allows.
     pub(super) max_read_depth: u32,
-    /// Whether there is or was a connection or an attempt to connect.
+    /// Whether there is or was a connection or an attempt to connect since the creation or the last
+    /// [`Qp::reset`].
     pub(super) begun: AtomicBool,
     /// The adapter's number of unused queue pairs, which includes this one until it has `begun`.
     /// `None` if the queue pair is for datagrams.
@@ -88,7 +89,7 @@ impl<E: Engine> Qp<E> {
     ///
     /// # Safety
     /// The segments' memory stays valid until the request completes. One thread at a time posts
-    /// requests.
+    /// requests, and none does during [`Qp::reset`].
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
@@ -101,7 +102,7 @@ impl<E: Engine> Qp<E> {
     /// Queues the bind of a window. Returns the new remote key, or 0 if the window is unbound.
     ///
     /// # Safety
-    /// One thread at a time posts requests.
+    /// One thread at a time posts requests, and none does during [`Qp::reset`].
     pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> std::result::Result<u32, PostError> {
         // SAFETY: the caller is the only one that posts.
         let key = unsafe { self.qp.post_bind(wr) }?;
@@ -113,7 +114,7 @@ impl<E: Engine> Qp<E> {
     ///
     /// # Safety
     /// The segments' memory stays valid until the receive completes. One thread at a time posts
-    /// receives.
+    /// receives, and none does during [`Qp::reset`].
     #[inline]
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
@@ -237,15 +238,20 @@ impl<E: Engine> Qp<E> {
     }
 
     /// Ends the connection without an event, and returns the queue pair to the state in which it
-    /// was created, with the same [number](Qp::number). All posted work completes as flushed.
-    /// [`Qp::carried_out`] counts no later requests. No thread may post during this call.
+    /// was created, with the same [number](Qp::number). All posted work is dropped without
+    /// completion, and completions of the queue pair that nobody has polled are removed from their
+    /// queues. [`QpCfg::token`] must be a name that no other queue pair of these queues has.
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) if the protocol cannot reset a queue
     /// pair, and [`Error::InvalidState`](crate::Error::InvalidState) if connection management has
     /// connected the queue pair or tries to, and that has not ended.
     pub fn reset(&self) -> Result<()> {
-        self.reactor.engine.lock().engine.reset(self.index)
+        self.reactor.engine.lock().engine.reset(self.index)?;
+        if self.begun.swap(false, Ordering::Relaxed) {
+            self.unused.iter().for_each(UnusedQps::add);
+        }
+        Ok(())
     }
 
     /// Ends the connection or the attempt to connect. The event `Disconnected` reports the end,

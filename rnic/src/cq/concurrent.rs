@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{ARMED_ANY, ARMED_SOLICITED, Cq, CqEvent};
 use crate::ring::OutOfMemory;
-use crate::spin_lock::SpinLock;
 use crate::sync::atomic::{Ordering, fence};
 use crate::wr::Wc;
 
@@ -16,8 +15,6 @@ use crate::wr::Wc;
 /// for the event. A completion that this poll does not find causes the event.
 pub struct ConcurrentCq {
     queue: Arc<Cq>,
-    /// Held by the consumer.
-    consumer: SpinLock,
 }
 
 impl ConcurrentCq {
@@ -27,7 +24,7 @@ impl ConcurrentCq {
         depth: usize,
         notify: impl Fn(CqEvent) + Send + Sync + 'static,
     ) -> Result<Self, OutOfMemory> {
-        Ok(ConcurrentCq { queue: Arc::new(Cq::new(depth, notify)?), consumer: SpinLock::new() })
+        Ok(ConcurrentCq { queue: Arc::new(Cq::new(depth, notify)?) })
     }
 
     /// The queue as queue pairs use it. Its methods for consumers must not be called.
@@ -39,7 +36,7 @@ impl ConcurrentCq {
     /// must not call this queue, and should be short, because other threads that poll wait for it.
     #[inline]
     pub fn poll_with(&self, max: usize, take: impl FnMut(Wc)) -> usize {
-        let _consumer = self.consumer.lock();
+        let _consumer = self.queue.consumer.0.lock();
         // SAFETY: only this type polls the queue, and this thread holds the consumer's lock.
         unsafe { self.queue.poll_with(max, take) }
     }
@@ -62,7 +59,7 @@ impl ConcurrentCq {
     /// # Safety
     /// The locks of all engines whose queue pairs use the queue must be held.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
-        let _consumer = self.consumer.lock();
+        let _consumer = self.queue.consumer.0.lock();
         // SAFETY: the caller holds the locks of the engines, only this type polls the queue, and
         // this thread holds the consumer's lock.
         unsafe { self.queue.resize(depth) }

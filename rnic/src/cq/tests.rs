@@ -214,3 +214,40 @@ fn no_wake_up_is_lost() {
         }
     });
 }
+
+/// The completions of one queue pair go, wherever they are in the queue, and the others stay in
+/// their order.
+#[test]
+fn the_completions_of_one_queue_pair_are_removed() {
+    let of = |qp, id| (Wc { qp, ..wc(id) }, false);
+    for first in 0..6 {
+        let (cq, ready, _) = counted(4);
+        // The queued completions begin at each place of the ring.
+        for id in 0..first {
+            produce(&cq, [of(7, id)]);
+            assert_eq!(take(&cq, 1), [id]);
+        }
+        for (qps, stay) in [
+            ([1, 2, 1, 2], vec![11, 13]),
+            ([2, 1, 1, 2], vec![10, 13]),
+            ([1, 1, 1, 1], vec![]),
+            ([2, 2, 2, 2], vec![10, 11, 12, 13]),
+            ([2, 2, 2, 1], vec![10, 11, 12]),
+        ] {
+            produce(&cq, qps.iter().zip(10..).map(|(&qp, id)| of(qp, id)));
+            // SAFETY: the test runs in one thread.
+            unsafe { cq.remove(1) };
+            // The places of the removed completions are free again.
+            produce(&cq, (stay.len()..4).map(|id| of(1, id as u64)));
+            let later = (stay.len()..4).map(|id| id as u64);
+            assert_eq!(take(&cq, 9), stay.iter().copied().chain(later).collect::<Vec<_>>());
+        }
+        // An event that a removed completion has caused is not taken back.
+        assert!(arm(&cq, false));
+        produce(&cq, [of(1, 0)]);
+        // SAFETY: the test runs in one thread.
+        unsafe { cq.remove(1) };
+        assert_eq!((take(&cq, 1).len(), ready.load(Ordering::Relaxed)), (0, 1));
+        assert!(arm(&cq, false), "the queue is empty");
+    }
+}

@@ -102,10 +102,9 @@ impl Link {
     pub(crate) fn reset(&mut self, cx: Option<&mut EngineContext<'_>>) -> Result<()> {
         let mut work = match (std::mem::take(&mut self.phase), cx) {
             (Phase::Idle(work) | Phase::Ended(work), _) => work,
-            (Phase::Established(mut established), Some(cx)) if established.conn.id.is_none() => {
+            (Phase::Established(established), Some(cx)) if established.conn.id.is_none() => {
                 cx.resources.ended_counts.add(&established.rc.stats().list());
                 cx.release_qpn(established.conn.qpn, established.conn.id);
-                established.rc.flush();
                 established.rc.into_work()
             }
             (other, _) => {
@@ -113,7 +112,7 @@ impl Link {
                 return Err(Error::InvalidState);
             }
         };
-        work.flush();
+        work.reset();
         self.shared.reset();
         (self.phase, self.received, self.ack_pending) = (Phase::Idle(work), false, false);
         Ok(())
