@@ -25,9 +25,10 @@ pub struct Config {
     pub retries: Option<u8>,
     /// The conditions of the emulated network. The default is none, so that packets leave at once.
     pub conditions: Conditions,
-    /// Whether queue pairs for connections get their numbers when they are created, valid at each
-    /// address of the adapter. Then the adapter opens all its addresses at once. The default is
-    /// false: a queue pair gets a number when it connects, at one address.
+    /// Whether queue pairs get their numbers when they are created, valid at each address of the
+    /// adapter. Then the adapter opens all its addresses at once, and datagram queue pairs receive
+    /// from their creation on. The default is false: a queue pair gets a number when it connects,
+    /// or when it first uses datagrams at an address.
     pub numbers_at_creation: bool,
 }
 

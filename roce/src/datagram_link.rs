@@ -31,12 +31,14 @@ const UDP_HEADER: u16 = 8;
 pub(crate) struct DatagramLink {
     /// The index in the engine, from [`FIRST_INDEX`] on.
     index: usize,
+    /// The number that the queue pair has had since its creation, if it has one.
+    number: Option<u32>,
     sink: Sink,
     shared: Arc<QpShared>,
     qp: DatagramQp,
     /// The Q_Key of the queue pair.
     q_key: u32,
-    /// The numbers of the queue pair.
+    /// The numbers under which the queue pair receives.
     ends: Vec<End>,
     /// The receiver of the last burst, with the number of the local address.
     receiver: Option<(u32, Peer)>,
@@ -55,13 +57,15 @@ pub(crate) struct DatagramLink {
 pub(crate) struct DatagramLinks(Slab<DatagramLink>);
 
 impl DatagramLinks {
-    /// Adds the queue pair that `make` creates for its index, and returns the rest of what `make`
-    /// returns.
-    pub(crate) fn add<R>(&mut self, make: impl FnOnce(usize) -> (DatagramLink, R)) -> Result<R> {
+    /// Reserves memory for another queue pair, and returns the index that it will have.
+    pub(crate) fn reserve(&mut self) -> Result<usize> {
         self.0.reserve().map_err(no_memory)?;
-        let (link, rest) = make(FIRST_INDEX + self.0.next_index());
+        Ok(FIRST_INDEX + self.0.next_index())
+    }
+
+    /// Adds the queue pair with the index that [`reserve`](Self::reserve) returned.
+    pub(crate) fn insert(&mut self, link: DatagramLink) {
         self.0.insert(link);
-        Ok(rest)
     }
 
     #[inline]
@@ -75,6 +79,10 @@ impl DatagramLinks {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &DatagramLink> {
         self.0.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut DatagramLink> {
+        self.0.iter_mut()
     }
 }
 
@@ -99,7 +107,7 @@ struct End {
 
 impl DatagramLink {
     pub(crate) fn new(
-        index: usize,
+        (index, number): (usize, Option<u32>),
         sink: Sink,
         shared: Arc<QpShared>,
         work: Work,
@@ -109,6 +117,7 @@ impl DatagramLink {
         let cfg = UdCfg { q_key, mtu, p_key: 0xFFFF };
         DatagramLink {
             index,
+            number,
             q_key,
             sink,
             shared,
@@ -122,13 +131,18 @@ impl DatagramLink {
         }
     }
 
-    /// The number of the queue pair at a local address. Assigns the number if necessary. Returns
-    /// `None` if all numbers are in use.
+    /// The number that the queue pair has had since its creation, if it has one.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
+    }
+
+    /// The number of the queue pair at a local address. Assigns the number if necessary. From now
+    /// on the queue pair receives at this address. Returns `None` if all numbers are in use.
     pub(crate) fn qpn_at(&mut self, index: usize, local_address: &mut LocalAddress) -> Option<u32> {
         if let Some(end) = self.ends.iter().find(|end| end.local_address == index) {
             return Some(end.qpn);
         }
-        let qpn = local_address.qpns.assign(self.index)?;
+        let qpn = local_address.qpns.assign_for_use(self.index, self.number)?;
         self.ends.push(End { local_address: index, qpn });
         Some(qpn)
     }
@@ -329,6 +343,9 @@ impl DatagramLink {
         self.count(counts);
         for End { local_address, qpn } in self.ends {
             local_addresses[local_address].qpns.release(qpn);
+        }
+        if let Some(number) = self.number {
+            local_addresses.iter_mut().for_each(|of| of.qpns.unreserve(number));
         }
     }
 

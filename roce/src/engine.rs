@@ -430,10 +430,7 @@ unsafe impl adapter::Engine for Engine {
 
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
         self.links.reserve().map_err(no_memory)?;
-        let number = match self.config.numbers_at_creation {
-            true => Some(assign_everywhere(&mut self.local_addresses).ok_or(Error::NoQueuePair)?),
-            false => None,
-        };
+        let number = self.number_at_creation()?;
         let index = self.links.next_index();
         let shared = Arc::new(QpShared::new(index));
         self.links.insert(Link::new((index, number), sink, Arc::clone(&shared), work));
@@ -441,15 +438,25 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn number(&mut self, qp: usize) -> Option<u32> {
-        self.links.get_mut(qp)?.number
+        match self.datagram_links.get_mut(qp) {
+            Some(link) => link.number(),
+            None => self.links.get_mut(qp)?.number,
+        }
     }
 
     fn add_datagram_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<QpShared>> {
-        let mtu = self.mtu;
-        self.datagram_links.add(|index| {
-            let shared = Arc::new(QpShared::new(index));
-            (DatagramLink::new(index, sink, Arc::clone(&shared), work, mtu), shared)
-        })
+        let index = self.datagram_links.reserve()?;
+        let number = self.number_at_creation()?;
+        let shared = Arc::new(QpShared::new(index));
+        let mut link =
+            DatagramLink::new((index, number), sink, Arc::clone(&shared), work, self.mtu);
+        if number.is_some() {
+            for (at, local_address) in self.local_addresses.iter_mut().enumerate() {
+                link.qpn_at(at, local_address);
+            }
+        }
+        self.datagram_links.insert(link);
+        Ok(shared)
     }
 
     fn resolve(&mut self, qp: usize, number: u64, to: &Target<'_>) -> Result<()> {
@@ -680,6 +687,15 @@ unsafe impl adapter::Engine for Engine {
 const RANDOM_PORT_TRIES: usize = 64;
 
 impl Engine {
+    /// Assigns the number that a queue pair has from its creation on, if the adapter is configured
+    /// for such numbers.
+    fn number_at_creation(&mut self) -> Result<Option<u32>> {
+        if !self.config.numbers_at_creation {
+            return Ok(None);
+        }
+        assign_everywhere(&mut self.local_addresses).map(Some).ok_or(Error::NoQueuePair)
+    }
+
     fn open_listener(&mut self, port: u16, backlog: usize, sink: Sink) -> Result<usize> {
         if self.listeners.has_port(port) {
             return Err(Error::PortTaken);

@@ -345,7 +345,7 @@ impl LocalAddress {
 pub(crate) struct Qpns {
     low_bits: LowBits,
     gsi_psn: u32,
-    /// The numbers of connections.
+    /// The numbers of connections and of datagram queue pairs.
     used: HashMap<u32, Use>,
     /// The numbers that queue pairs have had since their creation, with or without a connection.
     own: HashSet<u32>,
@@ -399,9 +399,9 @@ impl Qpns {
         Some(qpn)
     }
 
-    /// Assigns a number to a queue pair for a connection. `own` is the number that the queue pair
-    /// has had since its creation.
-    pub(crate) fn assign_for_connection(&mut self, link: usize, own: Option<u32>) -> Option<u32> {
+    /// Assigns a number to a queue pair for a connection or for datagrams. `own` is the number that
+    /// the queue pair has had since its creation.
+    pub(crate) fn assign_for_use(&mut self, link: usize, own: Option<u32>) -> Option<u32> {
         let Some(qpn) = own else { return self.assign(link) };
         let number = self.used.entry(qpn).or_insert(Use { link: None, connections: 0 });
         number.link = Some(link);
@@ -538,14 +538,14 @@ mod tests {
         qpns.reserve(qpn);
         assert!(qpns.find(qpn).is_none() && !qpns.any(), "the queue pair has no connection");
         for _ in 0..2 {
-            assert_eq!(qpns.assign_for_connection(3, Some(qpn)), Some(qpn));
+            assert_eq!(qpns.assign_for_use(3, Some(qpn)), Some(qpn));
             assert_eq!(qpns.find(qpn), Some(3));
             qpns.retire(qpn);
             assert_eq!(qpns.find(qpn), None);
         }
         // The connection manager releases the number once for each connection.
         qpns.release(qpn);
-        assert_eq!(qpns.assign_for_connection(3, Some(qpn)), Some(qpn));
+        assert_eq!(qpns.assign_for_use(3, Some(qpn)), Some(qpn));
         qpns.release(qpn);
         assert_eq!(qpns.find(qpn), Some(3), "an earlier connection has released the number");
         qpns.retire(qpn);

@@ -148,8 +148,8 @@ impl<E: Engine> Qp<E> {
     /// Starts to find out the queue pair to which a listener answers with datagrams. One of the
     /// events `Resolved` and `Unresolved` reports the result, with this number. A datagram queue
     /// pair may resolve any number of addresses, also at the same time. It receives datagrams from
-    /// the first call of this method or of [`Qp::answer`] on. Dropping the queue pair ends all
-    /// attempts without an event.
+    /// the first call of this method or of [`Qp::answer`] on, or from its creation on if it has a
+    /// [number](Qp::number). Dropping the queue pair ends all attempts without an event.
     pub fn resolve(&self, number: u64, to: &Target<'_>) -> Result<()> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begin();

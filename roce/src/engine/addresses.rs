@@ -12,6 +12,7 @@ use wire::cm::ServiceId;
 use wire::rocev2::PathMtu;
 
 use super::Engine;
+use crate::datagram_link::DatagramLink;
 use crate::local_address::LocalAddress;
 use crate::resources::{EngineResources, SocketKey};
 use crate::route::Route;
@@ -116,7 +117,8 @@ impl Engine {
         let hosts = (host, hosts, number);
         let place = (address, self.slots.clone(), timeout);
         let mut local_address = LocalAddress::open(place, hosts, self.guid, &self.config, capture)?;
-        let numbers = self.links.iter().filter_map(|link| link.number);
+        let of_datagram_links = self.datagram_links.iter().filter_map(DatagramLink::number);
+        let numbers = self.links.iter().filter_map(|link| link.number).chain(of_datagram_links);
         numbers.for_each(|number| local_address.qpns.reserve(number));
         let unused = self.resources.context.unused_qps().clone();
         local_address.cm.share_queue_pairs(Box::new(move || unused.count()));
@@ -142,6 +144,9 @@ impl Engine {
             .map_err(system)?;
         if let Some(host_probe) = &local_address.host_probe {
             context.watch(SocketKey::HostProbe(index), host_probe, readable).map_err(system)?;
+        }
+        for link in self.datagram_links.iter_mut().filter(|link| link.number().is_some()) {
+            link.qpn_at(index, &mut local_address);
         }
         self.local_addresses.push(local_address);
         // Existing listeners also listen at the new address. If another adapter already serves a

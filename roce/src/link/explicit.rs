@@ -52,7 +52,7 @@ impl Link {
         };
         let work = self.phase.take_idle().ok_or(Error::InvalidState)?;
         let qpns = &mut cx.local_address.qpns;
-        let Some(qpn) = qpns.assign_for_connection(self.index, Some(number)) else {
+        let Some(qpn) = qpns.assign_for_use(self.index, Some(number)) else {
             self.phase = Phase::Idle(work);
             return Err(Error::NoQueuePair);
         };

@@ -249,7 +249,7 @@ fn send_connect_request(
     target: &Target,
 ) -> Option<(Conn, Psn)> {
     let EngineContext { local_address, now, .. } = cx;
-    let qpn = local_address.qpns.assign_for_connection(link, number)?;
+    let qpn = local_address.qpns.assign_for_use(link, number)?;
     let rq_psn = Psn::new(random() as u32);
     let connect = Connect {
         local: target.from,
@@ -292,10 +292,9 @@ impl Link {
     ) {
         let EngineContext { local_address, now, .. } = cx;
         let ip = request.from.ip();
-        let (Some(mut peer), Some(qpn)) = (
-            local_address.peer(ip),
-            local_address.qpns.assign_for_connection(self.index, self.number),
-        ) else {
+        let (Some(mut peer), Some(qpn)) =
+            (local_address.peer(ip), local_address.qpns.assign_for_use(self.index, self.number))
+        else {
             local_address.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
             return self.fail_accept(cx.resources);
         };

@@ -1,6 +1,7 @@
 //! Explicit connections through `adapter`, on real sockets: the two sides are told the parameters,
 //! and no connection management takes part. Queue pairs have numbers from their creation on.
 
+mod datagrams;
 mod reset;
 mod side;
 mod strangers;
