@@ -258,8 +258,8 @@ impl DatagramLink {
                 }
             }
         }
-        if self.qp.next().is_some() && !resources.transmit_pending.contains(&self.index) {
-            resources.transmit_pending.push(self.index);
+        if self.qp.next().is_some() && !resources.queued_to_transmit().contains(&self.index) {
+            resources.queue_to_transmit(self.index);
         }
         None
     }
@@ -306,7 +306,7 @@ impl DatagramLink {
         if local_address.packet_io.has_unsent(peer) {
             return Ok(false);
         }
-        resources.has_outgoing = true;
+        resources.note_outgoing();
         let burst = local_address.packet_io.burst_to(peer, now);
         self.qp.transmit(to, qpn, burst)?;
         Ok(true)

@@ -38,9 +38,6 @@ use crate::resources::{EngineContext, EngineResources, Sink, SocketKey};
 use crate::shared_port::{PortSlot, ReceiveBuffer, SLOTS, Service};
 use crate::socket::RxBatch;
 
-/// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
-/// the socket anyway, so the poller's wake-ups would only cost time.
-const READS_BEFORE_SUSPEND: u32 = 64;
 /// After this number of passes, the poller is checked even if packets keep arriving, because the
 /// poller reports new connection requests.
 const PASSES_PER_POLLER_CHECK: u32 = 256;
@@ -135,7 +132,7 @@ impl Engine {
         let Engine { local_addresses, links, resources, listeners, .. } = self;
         let local_address = &mut local_addresses[index];
         while let Some((id, event)) = local_address.cm.poll_event() {
-            let owner = local_address.owners.get(&id).copied();
+            let owner = local_address.owner(id);
             if let cm::Event::Accepted(_) = event {
                 // The RTU leaves before the consumer learns of the connection. The consumer may
                 // stop its process then, and without an RTU the peer would give the connection up.
@@ -152,13 +149,13 @@ impl Engine {
                 }
                 (cm::Event::Released { qpn }, _) => {
                     cx.local_address.qpns.release(qpn);
-                    rnic::shrinking_map::remove(&mut cx.local_address.owners, &id);
+                    cx.local_address.remove_owner(id);
                 }
                 (_, Some(Owner::Request(_))) => {
                     // The request has ended, for example because the peer has withdrawn it. The
                     // consumer is not told. If the consumer later accepts the request, accepting
                     // fails.
-                    rnic::shrinking_map::remove(&mut cx.local_address.owners, &id);
+                    cx.local_address.remove_owner(id);
                 }
                 (event, Some(Owner::Link(link))) => {
                     if let Some(link) = links.get_mut(link) {
@@ -168,15 +165,19 @@ impl Engine {
                 (_, None) => {}
             }
         }
-        resources.has_outgoing |= local_address.send_messages(now);
+        if local_address.send_messages(now) {
+            resources.note_outgoing();
+        }
         self.process_sidr_events(index, now);
         let Engine { local_addresses, resources, .. } = self;
-        resources.has_outgoing |= local_addresses[index].send_messages(now);
+        if local_addresses[index].send_messages(now) {
+            resources.note_outgoing();
+        }
     }
 
     /// Sends all acknowledgements that waited for an answer of the consumer.
     fn acknowledge_pending(&mut self) {
-        while let Some(link) = self.resources.pending_acks.pop() {
+        while let Some(link) = self.resources.take_held_ack() {
             if self.links.get_mut(link).is_some_and(Link::take_ack_pending) {
                 self.with_link(link, |link, cx| link.acknowledge(cx));
             }
@@ -187,7 +188,7 @@ impl Engine {
     /// take long.
     #[inline]
     fn acknowledge_due(&mut self, now: Instant) {
-        if self.resources.pending_acks.are_due(now) {
+        if self.resources.held_acks_are_due(now) {
             self.acknowledge_pending();
             self.flush();
         }
@@ -261,13 +262,9 @@ impl MakeProgress for Engine {
             moved = true;
             let Engine { local_addresses, resources, .. } = self;
             let local_address = &mut local_addresses[index];
-            local_address.successful_reads += 1;
-            if local_address.successful_reads.is_multiple_of(READS_BEFORE_SUSPEND)
-                && !local_address.is_suspended
-                && !resources.context.has_sleeper()
-            {
-                local_address.is_suspended =
-                    resources.context.suspend(&local_address.port.socket).is_ok();
+            if local_address.note_read() && !resources.context.has_sleeper() {
+                let is_suspended = resources.context.suspend(&local_address.port.socket).is_ok();
+                local_address.set_suspended(is_suspended);
             }
         }
         self.found_packets = moved;
@@ -322,7 +319,7 @@ impl MakeProgress for Engine {
                 self.end_links_of(index, &too_long, now);
             }
         }
-        while let Some(link) = self.resources.failed.pop() {
+        while let Some(link) = self.resources.take_failed() {
             if let Some(link) = self.datagram_links.get_mut(link) {
                 link.report_failure();
             }
@@ -331,8 +328,8 @@ impl MakeProgress for Engine {
         self.acknowledge_pending();
         // Each queue pair gets one turn. A queue pair that has more to send is appended to the
         // list.
-        for _ in 0..self.resources.transmit_pending.len() {
-            let link = self.resources.transmit_pending.remove(0);
+        for _ in 0..self.resources.queued_to_transmit().len() {
+            let Some(link) = self.resources.take_turn() else { break };
             self.transmit_datagrams(link, now);
             self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.resume_transmit(cx)));
         }
@@ -364,13 +361,13 @@ impl MakeProgress for Engine {
         // their retries would be used up.
         let behind = std::mem::take(&mut self.found_packets) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
-            let Some(link) = self.resources.wheel.pop(now) else { break };
+            let Some(link) = self.resources.take_expired(now) else { break };
             self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.expire(cx)));
         }
     }
 
     fn flush(&mut self) {
-        if std::mem::take(&mut self.resources.has_outgoing) {
+        if self.resources.take_outgoing() {
             self.local_addresses
                 .iter_mut()
                 .for_each(|local_address| local_address.packet_io.flush());
@@ -383,15 +380,13 @@ impl MakeProgress for Engine {
         let can_transmit = |&link: &usize| {
             links.get_mut(link).is_some_and(|link| !link.has_unsent(local_addresses))
         };
-        let more = resources.transmit_pending.iter().any(can_transmit)
-            || !(resources.failed.is_empty() && unread.is_empty())
+        let more = resources.queued_to_transmit().iter().any(can_transmit)
+            || resources.has_failed()
+            || !unread.is_empty()
             || local_addresses.iter().any(|of| of.packet_io.has_too_long());
-        let deadlines = local_addresses
-            .iter()
-            .filter_map(LocalAddress::deadline)
-            .chain(resources.wheel.deadline());
-        let acknowledgements = resources.pending_acks.since();
-        Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
+        let deadlines =
+            local_addresses.iter().filter_map(LocalAddress::deadline).chain(resources.deadline());
+        Remaining { at_once: more, deadline: deadlines.min() }
     }
 
     #[inline]
@@ -621,7 +616,7 @@ unsafe impl adapter::Engine for Engine {
             return PendingRequest::Connection(ConnectionRequest { place, request });
         };
         let local_address = &mut self.local_addresses[index];
-        rnic::shrinking_map::remove(&mut local_address.owners, &id);
+        local_address.remove_owner(id);
         let handed_over = local_address.cm.hand_over(now, id);
         let place = handed_over.map_or(RequestLocation::Nowhere, |handed_over| {
             RequestLocation::HandedOver(local_address.address(), handed_over)
@@ -734,7 +729,7 @@ impl Engine {
             return Ok(());
         };
         let local_address = &mut self.local_addresses[index];
-        rnic::shrinking_map::remove(&mut local_address.owners, &id);
+        local_address.remove_owner(id);
         let result = local_address.cm.reject(now, id, reason, private);
         self.process_cm_events(index, now);
         result.map_err(|_| Error::InvalidArgument)
@@ -760,7 +755,7 @@ impl Engine {
             return None;
         };
         let serial = self.listeners.next_serial();
-        local_address.owners.insert(id, Owner::Request(serial));
+        local_address.set_owner(id, Owner::Request(serial));
         Some(LocalRequest { local_address: index, id, serial })
     }
 }

@@ -239,7 +239,7 @@ impl Link {
             if established.rc.is_last_retry() {
                 cx.local_address.probe_host(established.peer.address, cx.now);
             }
-            cx.resources.wheel.set(self.index, established.rc.deadline());
+            cx.resources.set_deadline(self.index, established.rc.deadline());
         }
     }
 
@@ -272,7 +272,7 @@ impl Link {
             _ => return,
         };
         if !std::mem::replace(&mut self.received, true) {
-            cx.resources.received.push(self.index);
+            cx.resources.note_received(self.index);
         }
         // A READ is carried out when its responses are created. That happens before a later request
         // changes the memory, as far as the turn lasts and responses may wait to be sent. IBA
@@ -320,7 +320,7 @@ impl Link {
         }
         self.schedule_ack(cx);
         if let Phase::Established(established) = &self.phase {
-            cx.resources.wheel.set(self.index, established.rc.deadline());
+            cx.resources.set_deadline(self.index, established.rc.deadline());
         }
     }
 
@@ -334,7 +334,7 @@ impl Link {
         } else if !established.delayed_ack.owe(cx.now) {
             established.rc.acknowledge(cx.burst_to(&established.peer));
         } else if !std::mem::replace(&mut self.ack_pending, true) {
-            cx.resources.pending_acks.push(self.index, cx.now);
+            cx.resources.hold_ack(self.index, cx.now);
         }
     }
 
@@ -385,7 +385,7 @@ impl Link {
                 {
                     return self.end(cx, End::Local(how));
                 }
-                cx.resources.wheel.set(self.index, established.rc.deadline());
+                cx.resources.set_deadline(self.index, established.rc.deadline());
             }
             Phase::Disconnecting(disconnecting) => {
                 disconnecting.responder.flush();

@@ -124,7 +124,7 @@ impl Listeners {
             cx.local_address.cm.reject(cx.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
             return;
         };
-        cx.local_address.owners.insert(id, Owner::Request(serial));
+        cx.local_address.set_owner(id, Owner::Request(serial));
         let (service, private) = (ServiceType::Connection, &private[..]);
         listener.sink.call(EngineEvent::Request { request, service, from, to, private });
     }

@@ -42,7 +42,9 @@ const PACKET_LIFETIME: Timeout = Timeout::new(14);
 /// exists.
 pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(12);
 
-/// A local address in use.
+/// A local address in use. A connection or a resolution has one owner, from the time when the
+/// manager knows it until the manager releases it. A socket leaves the poller only while it is read
+/// all the time.
 pub(crate) struct LocalAddress {
     pub(crate) port: Port,
     /// The index of the interface, on which peers with link-local addresses are. 0 for an IPv4
@@ -57,13 +59,14 @@ pub(crate) struct LocalAddress {
     /// The number of the address, which is the same in all engines of the adapter.
     pub(crate) number: u32,
     pub(crate) cm: Cm,
-    pub(crate) owners: HashMap<ConnId, Owner>,
+    /// The owners of the connections of `cm`.
+    owners: HashMap<ConnId, Owner>,
     pub(crate) sidr: Sidr,
     /// The owners of the resolutions of `sidr`.
-    pub(crate) resolutions: HashMap<ResolveId, ResolutionOwner>,
+    resolutions: HashMap<ResolveId, ResolutionOwner>,
     pub(crate) qpns: Qpns,
     /// The services whose listener was closed while requests were undecided, with their ports.
-    pub(crate) closed_services: Vec<(u16, ClosedService)>,
+    closed_services: Vec<(u16, ClosedService)>,
     /// The adapters on this host to which the queue pairs of this address are connected.
     pub(crate) local_peers: Slab<LocalPeer>,
     /// The fastest way to read the slot's socket.
@@ -79,10 +82,14 @@ pub(crate) struct LocalAddress {
     /// [`Config::retries`] for the connections of this address.
     pub(crate) retries: Option<u8>,
     /// The number of reads of the slot's socket that found packets.
-    pub(crate) successful_reads: u32,
+    successful_reads: u32,
     /// Whether the slot's socket has left the poller because consumers poll it all the time.
-    pub(crate) is_suspended: bool,
+    is_suspended: bool,
 }
+
+/// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
+/// the socket anyway, so the poller's wake-ups would only cost time.
+const READS_BEFORE_SUSPEND: u32 = 64;
 
 /// A peer adapter on this host.
 pub(crate) struct LocalPeer {
@@ -96,6 +103,67 @@ impl LocalAddress {
     /// answered it.
     pub(crate) fn has_request(&self, request: LocalRequest) -> bool {
         self.owners.get(&request.id) == Some(&Owner::Request(request.serial))
+    }
+
+    /// The owner of a connection of the connection manager.
+    pub(crate) fn owner(&self, id: ConnId) -> Option<Owner> {
+        self.owners.get(&id).copied()
+    }
+
+    /// Records the owner of a connection, which may have had another one.
+    pub(crate) fn set_owner(&mut self, id: ConnId, owner: Owner) {
+        self.owners.insert(id, owner);
+    }
+
+    /// Records that nobody owns the connection any more.
+    pub(crate) fn remove_owner(&mut self, id: ConnId) {
+        rnic::shrinking_map::remove(&mut self.owners, &id);
+    }
+
+    /// Records the owner of a resolution.
+    pub(crate) fn set_resolution_owner(&mut self, id: ResolveId, owner: ResolutionOwner) {
+        self.resolutions.insert(id, owner);
+    }
+
+    /// Takes the owner of a resolution that has ended.
+    pub(crate) fn take_resolution_owner(&mut self, id: ResolveId) -> Option<ResolutionOwner> {
+        rnic::shrinking_map::remove(&mut self.resolutions, &id)
+    }
+
+    /// Takes a request out of the unanswered ones. Returns false if it is not one of them.
+    pub(crate) fn take_datagram_request(&mut self, id: ResolveId, serial: u64) -> bool {
+        let is_open = self.resolutions.get(&id) == Some(&ResolutionOwner::Request(serial));
+        if is_open {
+            self.take_resolution_owner(id);
+        }
+        is_open
+    }
+
+    /// Ends the attempts of a datagram queue pair to resolve an address.
+    pub(crate) fn cancel_resolutions(&mut self, qp: usize) {
+        let is_of_qp = |_: &ResolveId, owner: &mut ResolutionOwner| match owner {
+            ResolutionOwner::Attempt { link, .. } => *link == qp,
+            ResolutionOwner::Request(_) => false,
+        };
+        let LocalAddress { resolutions, sidr, .. } = self;
+        resolutions.extract_if(is_of_qp).for_each(|(id, _)| sidr.cancel(id));
+    }
+
+    /// Records that a consumer's read of the slot's socket has found packets. Returns whether the
+    /// socket should leave the poller now.
+    pub(crate) fn note_read(&mut self) -> bool {
+        self.successful_reads = self.successful_reads.wrapping_add(1);
+        self.successful_reads.is_multiple_of(READS_BEFORE_SUSPEND) && !self.is_suspended
+    }
+
+    /// Records whether the slot's socket has left the poller.
+    pub(crate) fn set_suspended(&mut self, is_suspended: bool) {
+        self.is_suspended = is_suspended;
+    }
+
+    /// Whether the slot's socket has left the poller. The caller returns it.
+    pub(crate) fn take_suspended(&mut self) -> bool {
+        std::mem::take(&mut self.is_suspended)
     }
 
     /// Opens a local address with one of `slots`. `timeout` is the time to wait for the shared
@@ -190,6 +258,12 @@ impl LocalAddress {
         {
             self.closed_services.push((port, closed));
         }
+    }
+
+    /// Reserves memory so that this number of listeners can be closed without any.
+    pub(crate) fn reserve_closed_services(&mut self, listeners: usize) -> io::Result<()> {
+        let reserved = self.closed_services.try_reserve(listeners);
+        reserved.map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
     /// Whether a request to a port is open: it was not answered, or its caller may repeat it.

@@ -14,23 +14,24 @@ use crate::local_address::LocalAddress;
 use crate::packet_io::Peer;
 use crate::refused_requests::RefusedRequests;
 
-/// The shared resources of an engine.
+/// The shared resources of an engine. The private lists contain each queue pair at most once, and
+/// none that was [forgotten](Self::forget); packets that wait are noted until they are flushed.
 pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
     /// Whether packets may wait to be sent.
-    pub(crate) has_outgoing: bool,
-    pub(crate) wheel: Wheel,
+    has_outgoing: bool,
+    wheel: Wheel,
     /// The adapter's memory for packets that arrive before an earlier packet of their connection.
     pub(crate) early_pool: Arc<EarlyPool>,
     /// Queue pairs that have received packets in this pass.
-    pub(crate) received: Vec<usize>,
+    received: Vec<usize>,
     /// Queue pairs that have received packets in the consumer's latest pass. The acknowledgements
     /// that they owe wait for an answer of the consumer.
-    pub(crate) pending_acks: PendingAcks,
+    pending_acks: PendingAcks,
     /// Queue pairs that have more to send.
-    pub(crate) transmit_pending: Vec<usize>,
+    transmit_pending: Vec<usize>,
     /// Queue pairs whose failure is to be reported in the next pass.
-    pub(crate) failed: Vec<usize>,
+    failed: Vec<usize>,
     /// The counters of connections that have ended.
     pub(crate) ended_counts: Counts,
     /// The counters of datagram queue pairs that are gone.
@@ -71,7 +72,111 @@ impl EngineResources {
     /// Schedules the report of a queue pair's failure. A failure inside a call of the consumer must
     /// not be reported before that call has returned.
     pub(crate) fn defer_failure(&mut self, link: usize) {
-        self.failed.push(link);
+        if !self.failed.contains(&link) {
+            self.failed.push(link);
+        }
+    }
+
+    /// Takes a queue pair whose failure is to be reported.
+    pub(crate) fn take_failed(&mut self) -> Option<usize> {
+        self.failed.pop()
+    }
+
+    /// Records that packets may wait to be sent.
+    #[inline]
+    pub(crate) fn note_outgoing(&mut self) {
+        self.has_outgoing = true;
+    }
+
+    /// Whether packets may wait to be sent.
+    #[inline]
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.has_outgoing
+    }
+
+    /// Whether packets may wait to be sent. The caller sends them now.
+    #[inline]
+    pub(crate) fn take_outgoing(&mut self) -> bool {
+        std::mem::take(&mut self.has_outgoing)
+    }
+
+    /// Sets the deadline of a queue pair: see [`Wheel::set`].
+    #[inline]
+    pub(crate) fn set_deadline(&mut self, link: usize, at: Option<Instant>) {
+        self.wheel.set(link, at);
+    }
+
+    /// Takes a queue pair whose deadline has passed.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<usize> {
+        self.wheel.pop(now)
+    }
+
+    /// The time at which a deadline of a queue pair passes, or at which acknowledgements that wait
+    /// are due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline().into_iter().chain(self.pending_acks.since()).min()
+    }
+
+    /// Records that a queue pair has received packets in this pass. The queue pair knows whether it
+    /// is in the list already.
+    #[inline]
+    pub(crate) fn note_received(&mut self, link: usize) {
+        debug_assert!(!self.received.contains(&link));
+        self.received.push(link);
+    }
+
+    /// Takes a queue pair that has received packets in this pass.
+    #[inline]
+    pub(crate) fn take_received(&mut self) -> Option<usize> {
+        self.received.pop()
+    }
+
+    /// Lets the acknowledgement of a queue pair wait for an answer of the consumer. The queue pair
+    /// knows whether it is in the list already.
+    #[inline]
+    pub(crate) fn hold_ack(&mut self, link: usize, now: Instant) {
+        self.pending_acks.push(link, now);
+    }
+
+    /// Takes a queue pair whose acknowledgement waits.
+    pub(crate) fn take_held_ack(&mut self) -> Option<usize> {
+        self.pending_acks.pop()
+    }
+
+    /// Whether the acknowledgements must not wait any longer, not even for the end of other work.
+    #[inline]
+    pub(crate) fn held_acks_are_due(&self, now: Instant) -> bool {
+        self.pending_acks.are_due(now)
+    }
+
+    /// Gives a queue pair that has more to send another turn. The queue pair knows whether it is in
+    /// the list already.
+    pub(crate) fn queue_to_transmit(&mut self, link: usize) {
+        self.transmit_pending.push(link);
+    }
+
+    /// Queue pairs that have more to send, in the order of their turns.
+    pub(crate) fn queued_to_transmit(&self) -> &[usize] {
+        &self.transmit_pending
+    }
+
+    /// Takes the queue pair whose turn to send is the next one.
+    pub(crate) fn take_turn(&mut self) -> Option<usize> {
+        (!self.transmit_pending.is_empty()).then(|| self.transmit_pending.remove(0))
+    }
+
+    /// Whether any queue pair has a failure to be reported.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Whether the next pass has work for any queue pair: to acknowledge, send or report.
+    #[inline]
+    pub(crate) fn has_pending_work(&self) -> bool {
+        self.pending_acks.since().is_some()
+            || !self.transmit_pending.is_empty()
+            || self.has_failed()
     }
 }
 
@@ -87,7 +192,7 @@ impl EngineContext<'_> {
     /// flushes.
     #[inline]
     pub(crate) fn burst_to(&mut self, peer: &Peer) -> &mut Burst {
-        self.resources.has_outgoing = true;
+        self.resources.note_outgoing();
         self.local_address.packet_io.burst_to(peer, self.now)
     }
 

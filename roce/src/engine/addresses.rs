@@ -171,8 +171,7 @@ impl Engine {
         )?;
         // Reserve memory for all listeners now, so that closing them needs no memory.
         let listener_count = listeners_before + 1;
-        let closed_services = &mut local_addresses[local_address].closed_services;
-        closed_services.try_reserve(listener_count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        local_addresses[local_address].reserve_closed_services(listener_count)?;
         local_addresses[local_address]
             .cm
             .listen(listener.port, listener.backlog)

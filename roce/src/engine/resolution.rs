@@ -13,7 +13,7 @@ use work::{ResolveFailure, ServiceType};
 use super::Engine;
 use crate::datagram_link::DatagramLink;
 use crate::listeners::PendingRequest;
-use crate::local_address::{LocalAddress, random};
+use crate::local_address::random;
 use crate::owner::{DatagramRequest, ResolutionOwner};
 use crate::resources::EngineEvent;
 
@@ -55,7 +55,7 @@ impl Engine {
         match local_address.sidr.resolve(now, &resolve) {
             Ok(id) => {
                 let owner = ResolutionOwner::Attempt { link: qp, number, qpn, peer };
-                local_address.resolutions.insert(id, owner);
+                local_address.set_resolution_owner(id, owner);
             }
             Err(error) => link.defer_failed_attempt(resources, number, error.to_string()),
         }
@@ -112,7 +112,7 @@ impl Engine {
         }
         let now = Instant::now();
         let local_address = &mut self.local_addresses[request.local_address];
-        if take_owner(&mut local_address.resolutions, request.id, request.serial) {
+        if local_address.take_datagram_request(request.id, request.serial) {
             // If the peer has given up, there is nobody to answer.
             let service = DatagramQp { qpn, q_key };
             local_address.sidr.accept(now, request.id, service, private).ok();
@@ -131,7 +131,7 @@ impl Engine {
         let now = Instant::now();
         let local_address = &mut self.local_addresses[request.local_address];
         let mut result = Ok(());
-        if take_owner(&mut local_address.resolutions, request.id, request.serial) {
+        if local_address.take_datagram_request(request.id, request.serial) {
             let rejected = local_address.sidr.reject(now, request.id, status, private);
             result = rejected.map_err(|_| Error::InvalidArgument);
         }
@@ -141,14 +141,7 @@ impl Engine {
 
     /// Ends the attempts of a datagram queue pair that is gone.
     pub(super) fn cancel_resolutions(&mut self, qp: usize) {
-        for local_address in &mut self.local_addresses {
-            let LocalAddress { resolutions, sidr, .. } = local_address;
-            let is_of_qp = |_: &ResolveId, owner: &mut ResolutionOwner| match owner {
-                ResolutionOwner::Attempt { link, .. } => *link == qp,
-                ResolutionOwner::Request(_) => false,
-            };
-            resolutions.extract_if(is_of_qp).for_each(|(id, _)| sidr.cancel(id));
-        }
+        self.local_addresses.iter_mut().for_each(|of| of.cancel_resolutions(qp));
     }
 
     /// Sends the posted datagrams of a queue pair. Another engine may have found out where they go.
@@ -176,8 +169,9 @@ impl Engine {
                 continue;
             }
             let local_address = &mut self.local_addresses[index];
-            let owner = rnic::shrinking_map::remove(&mut local_address.resolutions, &id);
-            let Some(ResolutionOwner::Attempt { link, number, qpn, peer }) = owner else {
+            let Some(ResolutionOwner::Attempt { link, number, qpn, peer }) =
+                local_address.take_resolution_owner(id)
+            else {
                 continue;
             };
             let Some(link) = self.datagram_links.get_mut(link) else { continue };
@@ -204,23 +198,10 @@ impl Engine {
             at.sidr.reject(now, id, SidrStatus::UNSUPPORTED, &[]).ok();
             return;
         };
-        at.resolutions.insert(id, ResolutionOwner::Request(serial));
+        at.set_resolution_owner(id, ResolutionOwner::Request(serial));
         let service = ServiceType::Datagram;
         sink.call(EngineEvent::Request { request, service, from, to, private });
     }
-}
-
-/// Takes a request out of the list of the unanswered ones. Returns false if it is not in the list.
-fn take_owner(
-    resolutions: &mut std::collections::HashMap<ResolveId, ResolutionOwner>,
-    id: ResolveId,
-    serial: u64,
-) -> bool {
-    let is_open = resolutions.get(&id) == Some(&ResolutionOwner::Request(serial));
-    if is_open {
-        rnic::shrinking_map::remove(resolutions, &id);
-    }
-    is_open
 }
 
 /// Reports the end of an attempt to its queue pair.

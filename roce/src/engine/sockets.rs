@@ -31,7 +31,7 @@ impl Engine {
     /// Returns all sockets to the poller that have left it.
     pub(super) fn resume_sockets(&mut self) {
         for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
-            if std::mem::take(&mut local_address.is_suspended) {
+            if local_address.take_suspended() {
                 // The poller has room for the socket, because the socket was registered before.
                 let key = SocketKey::Socket(index);
                 self.resources
@@ -48,11 +48,9 @@ impl Engine {
         let Engine { local_addresses, resources, unread, .. } = self;
         // The consumer has had time to answer the packets of the last pass. If it has not answered,
         // the acknowledgements of these packets are due.
-        resources.pending_acks.since().is_some()
+        resources.has_pending_work()
             || local_addresses.iter().any(|of| of.packet_io.has_too_long())
-            || !(unread.is_empty()
-                && resources.transmit_pending.is_empty()
-                && resources.failed.is_empty())
+            || !unread.is_empty()
     }
 
     /// Reads a socket once. Returns whether it found a packet.
@@ -157,7 +155,7 @@ impl Engine {
     pub(super) fn finish_read(&mut self, index: usize, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let local_address = &mut local_addresses[index];
-        while let Some(link) = resources.received.pop() {
+        while let Some(link) = resources.take_received() {
             if let Some(link) = links.get_mut(link) {
                 link.after_receive(&mut EngineContext { local_address, resources, now });
                 self.partial = link.is_mid_message();
@@ -252,8 +250,8 @@ impl Engine {
                     continue;
                 }
             };
-            let link = match local_address.owners.get(&refusal.id) {
-                Some(&Owner::Link(link)) => links.get_mut(link),
+            let link = match local_address.owner(refusal.id) {
+                Some(Owner::Link(link)) => links.get_mut(link),
                 _ => None,
             };
             match link.filter(|link| link.conn() == Some(refusal.id)) {

@@ -41,7 +41,7 @@ impl Disconnecting {
             }
         }
         if !std::mem::replace(&mut self.queued, true) {
-            cx.resources.transmit_pending.push(self.link_index);
+            cx.resources.queue_to_transmit(self.link_index);
         }
     }
 }

@@ -240,7 +240,7 @@ impl Established {
             if !may_send(&cx.local_address.packet_io, &self.peer) {
                 break;
             }
-            let is_first = !cx.resources.has_outgoing;
+            let is_first = !cx.resources.has_outgoing();
             let (now, burst) = (cx.now, cx.burst_to(&self.peer));
             let before = burst.len();
             transmit(&mut self.rc, now, burst)?;
@@ -257,7 +257,7 @@ impl Established {
             }
         }
         if !std::mem::replace(&mut self.queued, true) {
-            cx.resources.transmit_pending.push(self.link_index);
+            cx.resources.queue_to_transmit(self.link_index);
         }
         Ok(())
     }

@@ -128,7 +128,7 @@ impl Link {
         let (local_address, (ip, slot)) = (established.conn.local_address, established.conn.peer);
         cx.local_address.read_marks_of(ip);
         cx.local_address.packet_io.prepare_connected_socket(established.peer.address);
-        let EngineResources { context, failed, .. } = &mut *cx.resources;
+        let context = &cx.resources.context;
         let watch = |number, liveness: &LivenessConnection| {
             // If the poller cannot watch the connection, this side notices the end of the peer's
             // process later, by timeouts.
@@ -141,7 +141,7 @@ impl Link {
                 .ok();
         };
         if !cx.local_address.watch_peer(established.peer.address, slot, watch) {
-            failed.push(self.index);
+            cx.resources.defer_failure(self.index);
         }
         self.phase = Phase::Established(Box::new(established));
     }
@@ -268,7 +268,7 @@ fn send_connect_request(
     };
     match local_address.cm.connect(*now, &connect) {
         Ok(id) => {
-            local_address.owners.insert(id, Owner::Link(link));
+            local_address.set_owner(id, Owner::Link(link));
             let (id, peer) = (Some(id), (target.to.ip(), 0));
             Some((Conn { local_address: index, id, qpn, peer }, rq_psn))
         }
@@ -316,7 +316,7 @@ impl Link {
             local_address.qpns.release(qpn);
             return self.fail_accept(cx.resources);
         }
-        local_address.owners.insert(id, Owner::Link(self.index));
+        local_address.set_owner(id, Owner::Link(self.index));
         local_address.packet_io.choose_sender(&mut peer, [qpn, request.qpn]);
         let asked = (request.ack_timeout, request.retry_count);
         let (ack_timeout, retries) = match (local_address.timeout, local_address.retries) {
