@@ -91,7 +91,7 @@ pub(crate) struct Engines<E: MakeProgress> {
 struct Placing {
     /// The number of engines that the adapter may have.
     limit: usize,
-    /// How often [`Engines::require_progress`] has been called with true more than with false.
+    /// The number of calls of [`Engines::require_progress`] with true, minus those with false.
     fd_waiters: usize,
 }
 

@@ -96,7 +96,7 @@ impl Value {
     }
 }
 
-/// Returns the patterns of a list of cases. The function is that of names without a function.
+/// Returns the patterns of a list of cases. A name without a function belongs to `function`.
 fn patterns<'a>(function: &'a str, cases: &'a str) -> impl Iterator<Item = String> + 'a {
     cases.split(", ").filter(|name| !name.is_empty()).map(move |name| match name.contains('/') {
         true => name.to_owned(),

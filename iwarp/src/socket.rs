@@ -409,8 +409,8 @@ fn canonical(address: socket2::SockAddr) -> io::Result<SocketAddr> {
 /// The events of a connection that the poller reports.
 pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
-/// Returns whether the process has used up half of the descriptors that it may have. New
-/// connections need the others more than a faster way for those that exist.
+/// Returns whether the number of the descriptor shows that the process has used half of its
+/// descriptors. The other half is kept for new connections.
 pub(crate) fn is_scarce(descriptor: RawFd) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     descriptor as u64 >= limit / 2

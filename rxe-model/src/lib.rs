@@ -56,8 +56,9 @@ pub struct RxeCfg {
     pub timeout: Duration,
     /// The number of retries without an acknowledgement. 7 stands for any number.
     pub retry_cnt: u8,
-    /// The maximum number of READs and atomic operations in flight, and the number of the peer's
-    /// that are remembered (`max_rd_atomic`, `max_dest_rd_atomic`).
+    /// The maximum number of READs and atomic operations in flight (`max_rd_atomic`). It is also
+    /// the number of the peer's READs and atomic operations that are remembered
+    /// (`max_dest_rd_atomic`).
     pub rd_atomic: usize,
 }
 

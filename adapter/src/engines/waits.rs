@@ -246,8 +246,8 @@ fn wait<E: MakeProgress>(
         *fd = pollfd(reactor.poller_fd);
         count += 1;
     }
-    // The trace of the sleep names the poller of the first engine. A thread that wakes this thread
-    // by another engine's poller names that one.
+    // The trace of the sleep names the poller of the first engine. If another thread wakes this
+    // thread through the poller of a different engine, the trace of the wake-up names that poller.
     let first = leadership.iter().next().map(|reactor| std::ptr::from_ref(&*reactor.shared).addr());
     let _trace = first.map(|first| trace::sleep(POLLER, first, limit));
     cancel::poll(&mut fds[..count], limit).map(drop)

@@ -40,7 +40,7 @@ pub(super) fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
 /// Runs a process that starts an entry's provider, and returns what it reports. A process that
 /// reports nothing or does not end is a fault of the library.
 fn start(mut command: Command, entry: &Entry, limit: Duration) -> Result<Option<LibraryFault>> {
-    // Nobody reads what the library prints, so the output is discarded. A pipe would become full.
+    // The output of the library is discarded. The library would block on a pipe that nobody reads.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let line = registry::conf::write(std::slice::from_ref(entry));
     let library = &entry.library;

@@ -47,9 +47,8 @@ const LOSS_FACTOR: (u64, u64) = (7, 10);
 const RENO_GROWTH: u64 = 542;
 /// The octets of the headers of IPv4 and TCP, with timestamps.
 const TCP_HEADER_OCTETS: usize = 52;
-/// The maximum size of IP packets with which TCP's segments are compared: that of Ethernet, and
-/// that of Ethernet with jumbo frames if the path MTU is 4096. If the path MTU is smaller, the
-/// peer's interface may have less than jumbo frames.
+/// The growth is compared with TCP in IP packets of this size. `JUMBO_IP_MTU` applies if the path
+/// MTU is 4096, because only then the peer's interface is known to have jumbo frames.
 const ETHERNET_IP_MTU: usize = 1500;
 const JUMBO_IP_MTU: usize = 9000;
 /// The maximum factor of the growth, for very small path MTUs.

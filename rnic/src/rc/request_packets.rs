@@ -159,10 +159,11 @@ pub(crate) fn convert_immediate(number: u32) -> u32 {
 /// The oldest packet for which a requester waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldestPacket {
-    /// A packet of a request that is not acknowledged. It has this length in octets, without its
-    /// ICRC.
+    /// An unacknowledged packet of a request. The number is the packet's length in octets, without
+    /// its ICRC.
     Request(usize),
-    /// A response to a READ that has not arrived. It has this length in octets, without its ICRC.
+    /// A response to a READ. The response has not arrived. The number is its length in octets,
+    /// without its ICRC.
     Response(usize),
 }
 

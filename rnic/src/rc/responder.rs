@@ -98,9 +98,9 @@ pub(super) struct Responder {
 /// A message that the peer is sending again although all of it has arrived.
 struct RepeatedMessage {
     since: Instant,
-    /// Whether the end has been acknowledged since the message arrived again.
+    /// Whether the message's end has been acknowledged since the message arrived again.
     is_acknowledged: bool,
-    /// The time at which the end is acknowledged, or acknowledged once more.
+    /// The time of the next acknowledgement of the message's end.
     due: Instant,
 }
 

@@ -129,7 +129,8 @@ fn flags_alone_do_not_agree_on_rfc_7306() {
         request(&frame(REQ, tail)).accept(OFFER, b"").expect("the private data fit").1.extended
     };
     assert!(asked(b"\x19\x02\x00\x04\x80\x01\x80\x01"));
-    // The last two requests have no WRITE as RTR frame, which could carry the signature.
+    // Only a WRITE as RTR frame carries the signature, and the last two requests do not ask for
+    // one.
     for tail in [
         b"\x5C\x02\x00\x04\x80\x01\x80\x01",
         b"\x18\x02\x00\x04\x80\x01\x80\x01",
@@ -449,7 +450,7 @@ fn a_gate_opens_by_frame_or_time() {
     assert!(gate.frame_arrived() && gate.is_open());
 }
 
-/// The program of the side that was called has posted a send and disconnects gracefully.
+/// After a graceful disconnect, the called side waits for the first frame for a limited time.
 #[test]
 fn a_disconnect_does_not_wait_for_a_silent_caller_for_ever() {
     let mut gate = Gate::FirstFrame(None);
