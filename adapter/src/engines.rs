@@ -117,7 +117,7 @@ impl<E: MakeProgress> Engines<E> {
         &self.first
     }
 
-    /// The engine with this number. An engine that does not exist is the first one.
+    /// The engine with this number, or the first engine if no engine has this number.
     pub(crate) fn get(&self, number: usize) -> &Arc<Reactor<E>> {
         let other = number.checked_sub(1).and_then(|at| self.others[at].get());
         other.unwrap_or(&self.first)
@@ -206,8 +206,8 @@ impl<E: MakeProgress> Engines<E> {
 
     /// Creates one more engine. The stack of the consumer's thread may be too small for that.
     fn create_in_other_thread(&self) -> Option<Arc<Reactor<E>>> {
-        // The consumer's call has checked for less memory. An allocation that fails in the engine
-        // would end the process.
+        // Check for this memory here: an allocation that fails in the engine would end the process,
+        // and the check at the start of the consumer's call asked for less memory.
         let mut room = Vec::<u8>::new();
         room.try_reserve_exact(ENGINE_ROOM_BYTES).ok()?;
         // Use the memory. Otherwise the compiler could omit the allocation.

@@ -97,7 +97,7 @@ pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
 }
 
-/// Returns the address by which other hosts know this one best: an address of a device that is up
+/// Returns the address by which other hosts know this host best: an address of a device that is up
 /// and is not the loopback device. If there is none, returns the loopback address.
 pub fn of_host(all: &[NetAddr]) -> SocketAddr {
     all.iter()

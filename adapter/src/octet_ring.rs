@@ -2,13 +2,14 @@
 //!
 //! The other process may store any value in this memory at any time. So each side keeps its own
 //! position in private memory, checks what it reads of the other side's position, and accesses
-//! nothing outside the ring. A side also reports that its own position in this memory is not the
-//! value that it has stored: the other side may have read the wrong value, and may wait because of
-//! it.
+//! nothing outside the ring. A side also checks that its own position in this memory is still the
+//! value that it has stored, and reports a difference: the other side may have read the wrong
+//! value, and may wait because of it.
 //!
 //! A side that is about to sleep sets its flag and then looks at the other side's position once
-//! more. The other side moves its position and then looks at the flag. Each puts a fence between
-//! the two, so at least one of them sees what the other did, and no wake-up is lost.
+//! more. The other side moves its position and then looks at the flag. Each side has a fence
+//! between its two steps, so at least one side sees what the other side did, and no wake-up is
+//! lost.
 
 use libc::iovec;
 

@@ -175,7 +175,7 @@ pub fn timeout(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the value of `retries`: how many times a peer is asked again that does not answer.
+/// Parses the value of `retries`: how many times a peer that does not answer is asked again.
 pub fn retries(value: &str) -> Result<u8, String> {
     match value.parse() {
         Ok(n) if n <= MAX_RETRIES => Ok(n),

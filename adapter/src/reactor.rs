@@ -63,7 +63,7 @@ use crate::locked_engine::LockedEngine;
 use crate::progress::{MakeProgress, Progress};
 use crate::sync::lock;
 
-/// One in this number of polls that find another thread at work yields the processor.
+/// Of the polls that find another thread at work, one in this number yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
 /// The maximum number of events that one call takes from the poller.
 const EVENT_CAPACITY: usize = 256;

@@ -410,7 +410,8 @@ mod tests {
         }
     }
 
-    /// Each opening of a full file is told once, not each packet that is not recorded.
+    /// Each opening of a full file causes one message. The packets that are not recorded cause
+    /// none.
     #[test]
     fn the_limit_of_a_capture_is_told() {
         let [stdout, stderr] = told_by("child_reaches_the_limit", &[]);

@@ -310,7 +310,7 @@ impl<T: Transport> Drop for Waiter<'_, T> {
         state.waiters.retain(|w| !std::ptr::eq(*w, self.wake));
         // A trigger may have woken this thread although the thread does not take the triggered EVD.
         // If so, wake the next waiter while the lock is still held: dat_cno_free may follow as soon
-        // as it is released.
+        // as the lock is released.
         if !state.triggered.is_empty() && state.wake_one() {
             self.cno.ia.transport.interrupt();
         }

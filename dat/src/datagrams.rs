@@ -179,8 +179,8 @@ impl Endpoint {
             .map_err(|error| self.limits.explain(error, Posted::Request, local, None))
     }
 
-    /// Frees what the endpoint keeps for a peer. If the peer is to be sent to again, it must be
-    /// found out again. Datagrams to the peer that have not completed may be lost.
+    /// Frees what the endpoint keeps for a peer. To send to the peer again, the endpoint must find
+    /// it out again. Datagrams to the peer that have not completed may be lost.
     ///
     /// # Errors
     ///

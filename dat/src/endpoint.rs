@@ -179,8 +179,9 @@ impl<'a> EndpointBuilder<'a> {
     /// adapter, and other errors of the provider.
     pub fn create(self) -> Result<Endpoint> {
         let number = EndpointNumber::new();
-        // These endpoints have handles of which old events may be queued. They exist until another
-        // one is created, which then has another handle.
+        // Old events with the handles of these endpoints may still be queued. The endpoints stay
+        // until one with another handle is created, because a freed handle could be used again at
+        // once.
         let mut unusable = Vec::new();
         let object = loop {
             let object = self.create_object()?;

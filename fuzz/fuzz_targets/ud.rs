@@ -30,7 +30,7 @@ const MTU: PathMtu = PathMtu::Octets256;
 /// The host from which all packets come.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const HEADER: [u8; HEADER_SIZE] = [0x5A; HEADER_SIZE];
-/// The maximum number of receives that are posted and have not completed, and that of requests.
+/// The maximum number of outstanding receives, and the maximum number of outstanding requests.
 const DEPTH: usize = 8;
 
 fuzz_target!(|data: &[u8]| run(data));

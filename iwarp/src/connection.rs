@@ -187,8 +187,9 @@ impl Connection {
     /// them. If not, a read that has moved too few octets is repeated at once.
     #[inline]
     pub(crate) fn is_drained(&mut self) -> bool {
-        // The octets of TCP may have been the last ones before those of the ring, for which the
-        // peer has already sent a wake-up.
+        // The octets that were read by TCP may have been the last ones before the peer switched to
+        // the ring. For octets in the ring the peer has already sent a wake-up, so nothing else
+        // reports them.
         match &mut self.shared_memory {
             Some(memory) => !memory.has_peer_switched(self.received) || memory.is_drained(),
             None => true,

@@ -106,7 +106,8 @@ impl Engine {
         }
     }
 
-    /// Accepts an offer for one of the engine's connections. Returns the offer if it is for none.
+    /// Accepts an offer for one of the engine's connections. Returns an offer for any other
+    /// connection.
     fn accept_offer(&mut self, offer: Offer) -> Option<Offer> {
         let (resources, lingering) = (&mut self.resources, &mut self.lingering);
         let mut offer = Some(offer);
@@ -123,7 +124,8 @@ impl Engine {
         forwarded.look(|offer| self.accept_offer(offer));
     }
 
-    /// Makes the offers of those who connect to a listener arrive at this adapter.
+    /// Makes this adapter receive the offers of shared memory from peers that connect to a
+    /// listener.
     fn expect_offers(&mut self, listener: SocketAddr) -> io::Result<()> {
         let resources = &mut self.resources;
         if resources.config.shm.is_none() || resources.context.capture().is_some() {
@@ -293,8 +295,8 @@ impl MakeProgress for Engine {
     }
 
     fn finish_closed(&mut self, closed: Vec<usize>) {
-        // The poller does not report the connections that passes read. Their peers may have sent
-        // something before they closed the others.
+        // The poller does not report the connections that passes read directly. Their peers may
+        // have sent data on them before they closed other connections.
         if !closed.is_empty() {
             self.poll_shared_memory();
             if let Some(link) = self.suspended.and_then(|index| self.links.get_mut(index)) {

@@ -23,8 +23,8 @@ const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may be a reaction to that
 /// very message.
 const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
-/// If an adapter's engine has this many lingering sockets, it resets those of callers that it
-/// refuses.
+/// If an adapter's engine has this many lingering sockets, it resets the socket of each caller that
+/// it refuses.
 const MAX_BEFORE_REFUSED: usize = 64;
 /// If a peer sends more octets than this in one turn, its socket is closed.
 const MAX_DROPPED_BYTES: usize = 4 << 20;

@@ -287,10 +287,10 @@ impl Listeners {
         }
     }
 
-    /// Removes a half-open caller to make room for another one. If its whole request has arrived,
-    /// the consumer gets the request, also if it was deferred until the consumer had decided on
-    /// others. All other callers are reset, or refused if their request is deferred until others of
-    /// their address are confirmed.
+    /// Removes a half-open caller to make room for another one. If the caller's whole request has
+    /// arrived, the consumer gets the request, even if the request was deferred until the consumer
+    /// had decided on other requests. If the request is deferred until other requests of its
+    /// address are confirmed, the caller is refused. Any other caller is reset.
     fn evict_caller(
         &mut self,
         resources: &mut EngineResources,
@@ -393,7 +393,7 @@ impl Listeners {
         resources: &mut EngineResources,
         lingering: &mut LingeringSockets,
     ) {
-        // A change from now on is told, also if it is too late for this look.
+        // A change that comes too late for the following loop wakes the engine again.
         resources.unconfirmed.wake_at_change(resources.context.waker());
         let now = Instant::now();
         for index in self.deferred.clone() {
@@ -409,7 +409,8 @@ impl Listeners {
         now: Instant,
         is_last_look: bool,
     ) {
-        // A place that nobody uses would let all deferred callers be looked at again.
+        // Ask for a place only if the caller has a deferred request: dropping an unused place would
+        // count as a change, and all deferred callers would be checked again.
         let is_deferred = self.callers.get_mut(index).is_some_and(|c| c.deferred.is_some());
         if is_deferred
             && let Some(place) = self.place_of(resources, index, now, is_last_look)

@@ -296,7 +296,8 @@ impl From<Corrupt> for IoOutcome {
 mod tests {
     use super::*;
 
-    /// Returns the memory of both sides of an offer: the offering one and the other one.
+    /// Returns the memory of both sides of an offer: first of the offering side, then of the
+    /// accepting side.
     pub(super) fn both_sides() -> [SharedMemory; 2] {
         let (offering, Offered { memory, wake_socket }) =
             SharedMemory::create(Arc::default()).expect("memory");
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(accepting.on_wake_up(), WakeUp::Accepted);
     }
 
-    /// The peer may be killed as soon as it has accepted. That is no wrong word.
+    /// The peer may be killed as soon as it has accepted. The memory then still counts as correct.
     #[test]
     fn a_peer_may_be_killed_when_it_has_accepted() {
         let [mut offering, accepting] = both_sides();

@@ -3,10 +3,11 @@
 //! An accepted caller that has promised an RTR frame occupies a queue pair until this frame
 //! arrives, which may take [`REQUEST_TIMEOUT`](rnic::rdmap::setup::REQUEST_TIMEOUT). So a request
 //! of an address that has its share of the queue pairs ([`may_hold_another`]) is deferred. The
-//! consumer gets it when one of the acceptances of this address is confirmed or ends.
+//! consumer gets the request when one of the acceptances of this address is confirmed or ends.
 //!
-//! A consumer may wait for several requests before it accepts one. So whenever it has accepted none
-//! of an address for [`RETRY_AFTER`], it gets as many again.
+//! A consumer may wait for several requests before it accepts one. So whenever it has accepted no
+//! request of an address for [`RETRY_AFTER`], it gets as many further requests of this address as
+//! it already has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +25,8 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Unconfirmed {
     state: Mutex<State>,
-    /// Whether one of them has been confirmed or has ended since deferred requests wait for that.
+    /// Whether a request has been confirmed or has ended since deferred requests began to wait for
+    /// that.
     has_changed: AtomicBool,
 }
 
@@ -44,8 +46,8 @@ struct Held {
     accepted: usize,
     /// When the latest request was admitted.
     admitted_at: Instant,
-    /// The number of undecided requests up to which the consumer gets others, because it has not
-    /// decided on any.
+    /// The number of undecided requests up to which the consumer gets further requests. It is used
+    /// while the consumer has accepted none.
     wanted: usize,
 }
 
@@ -182,7 +184,8 @@ mod tests {
         }
     }
 
-    /// Whenever the consumer has accepted none of an address for some time, it gets as many again.
+    /// Whenever the consumer has accepted no request of an address for some time, it gets as many
+    /// further requests as it already has.
     #[test]
     fn a_deferred_request_waits_for_acceptances_but_not_for_the_consumer() {
         let (all, mut free) = (Arc::new(Unconfirmed::default()), 16);

@@ -49,7 +49,7 @@ impl Address {
         mut to: ibv_ah_attr,
         q_key: u32,
     ) -> io::Result<Address> {
-        // Address handles that are no longer used do not take the place of new ones.
+        // First destroy unused address handles, which could use up the device's limit.
         progress.destroy_retired_handles();
         let create = domain.device.core.verbs.ibv_create_ah;
         // SAFETY: the domain is live, and the library copies the attributes.
@@ -84,7 +84,8 @@ impl Drop for AddressHandle {
     }
 }
 
-/// The hop limit of packets to a peer that has called. The kernel replaces it by that of the route.
+/// The hop limit of packets to a peer that has called. The kernel replaces it by the hop limit of
+/// the route.
 const HOP_LIMIT: u8 = 64;
 
 /// Returns the attributes of the address handle for a peer that has called. RoCE only: there, the

@@ -126,7 +126,8 @@ impl Page {
         code.filter(|name| name.starts_with("dat")).map(str::to_owned).collect()
     }
 
-    /// The functions with a prototype in the synopsis, except the one of the page's name.
+    /// The functions with a prototype in the synopsis, except the function after which the page is
+    /// named.
     pub fn other_functions(&self) -> Vec<String> {
         self.names_in_synopsis().filter(|name| *name != self.name).map(str::to_owned).collect()
     }
@@ -243,8 +244,8 @@ impl Page {
 }
 
 /// The statuses with which an item of a list begins: a type, or a type and one or more of its
-/// subtypes, and a colon. The type and the subtypes are code. Returns nothing if the item does not
-/// begin so.
+/// subtypes, and a colon. The type and the subtypes are code. Returns nothing if the item begins
+/// with something else.
 fn statuses_at_the_beginning(item: &str) -> Option<Vec<(&str, &str)>> {
     let (head, _) = item.split_once(": ")?;
     let words: Vec<_> = head.split('`').collect();

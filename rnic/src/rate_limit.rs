@@ -86,12 +86,14 @@ const UNCONFIRMED_WITHOUT_FREE_QUEUE_PAIR: usize = 4;
 
 /// Returns whether one address may hold another unconfirmed acceptance: the program has accepted
 /// the request, and the caller has not confirmed that it has the answer. An unconfirmed acceptance
-/// occupies a queue pair, and the caller's address may be forged. `held` is the number that the
-/// address holds or has requested, and `free` the number of queue pairs that nobody occupies.
-/// `undecided` requests of all addresses wait for the program, and may take as many of these.
+/// occupies a queue pair, and the caller's address may be forged. `held` is the number of
+/// acceptances that the address holds or has requested, and `free` the number of queue pairs that
+/// nobody occupies. `undecided` is the number of requests of all addresses that wait for the
+/// program, each of which may take a free queue pair.
 ///
-/// An address may hold as many as are left, and one in any case. So one address leaves half of the
-/// queue pairs to others, two addresses leave a third, and `n` addresses leave one of `n + 1`.
+/// An address may hold as many acceptances as free queue pairs are left, and one in any case. So
+/// one address leaves half of the queue pairs to others, two addresses leave a third, and `n`
+/// addresses leave one of `n + 1`.
 pub fn may_hold_another(held: usize, free: usize, undecided: usize) -> bool {
     held < match free {
         0 => UNCONFIRMED_WITHOUT_FREE_QUEUE_PAIR,
@@ -122,7 +124,7 @@ mod tests {
         (0..10_000).take_while(|_| bucket.take(now)).count()
     }
 
-    /// Each of these numbers of addresses holds as many queue pairs as it can.
+    /// Each case has a number of addresses. Each address holds as many queue pairs as it can.
     #[test]
     fn addresses_leave_queue_pairs_to_others() {
         let cases = [

@@ -50,8 +50,8 @@ pub(crate) struct Ring<H> {
 }
 
 /// The state of the producer or of the consumer, which only that thread writes. It has a pair of
-/// cache lines to itself, because processors prefetch adjacent lines together. Each side has a copy
-/// of the ring's shape there, which saves lines of its own for the shape.
+/// cache lines to itself, because processors prefetch adjacent lines together. Each side also keeps
+/// a copy of the ring's shape in its cache lines, so that the shape needs no other cache line.
 #[repr(align(128))]
 struct Side {
     own: AtomicUsize,

@@ -1,9 +1,9 @@
 //! Decides whether an acknowledgement waits for an answer of the consumer.
 //!
 //! An acknowledgement that leaves with other packets to the peer costs little, because one system
-//! call sends all of them. One that leaves alone costs both sides as much as a message. Therefore
-//! an acknowledgement waits until the consumer sends a message to the peer, or until it returns to
-//! the engine without one: it polls again, or it is about to sleep.
+//! call sends all of them. An acknowledgement that leaves alone costs both sides as much as a
+//! message. Therefore an acknowledgement waits until the consumer sends a message to the peer, or
+//! returns to the engine without a message: the consumer polls again, or is about to sleep.
 //!
 //! Meanwhile the consumer may do something else that takes long, and the peer may wait for its send
 //! to complete. So acknowledgements wait only if the consumer has always returned soon.
@@ -18,7 +18,8 @@ const TIMELY_RETURNS_MIN: u8 = 16;
 
 /// What is known of the consumer of a connection.
 pub(crate) struct DelayedAck {
-    /// The time at which a packet has arrived after which the consumer has not returned yet.
+    /// The time at which a packet has arrived, if the consumer has not returned to the engine
+    /// since.
     arrived_at: Option<Instant>,
     /// The number of times in a row that the consumer has returned in time. It grows to
     /// [`TIMELY_RETURNS_MIN`].

@@ -37,8 +37,8 @@ pub(crate) struct HostProbe {
 const TRANSACTION_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
 const LOCAL_ID_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 
-/// What waits for the answer to a probe of the port. The upper half of the transaction ID says it,
-/// and the lower half is the queue pair number.
+/// What waits for the answer to a probe of the port. The upper half of the transaction ID has the
+/// number of this variant, and the lower half the queue pair number.
 #[derive(Clone, Copy)]
 enum Asker {
     Connection = 0,

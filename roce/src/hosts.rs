@@ -181,7 +181,7 @@ mod tests {
         }
         let later = start + PATH_VALIDITY + Duration::from_millis(1);
         assert_eq!(hosts.path_mtu(ip, later), None);
-        // The number of paths is limited. Those that are no longer valid make room.
+        // The number of paths is limited. Paths that are no longer valid are removed to make room.
         let other = |n: usize| IpAddr::from((0x0B00_0000 + n as u32).to_be_bytes());
         (1..=HOSTS_MAX).for_each(|n| {
             hosts.note_path(other(n), 1500, start + Duration::from_nanos(n as u64));

@@ -183,9 +183,9 @@ const UNPROBED_PATH_MTU: PathMtu = PathMtu::Octets1024;
 
 /// The connection, on either side.
 impl Link {
-    /// Sends a full packet that changes nothing. If a router on the path cannot forward it, it says
-    /// so by ICMP. This side then knows the reason when a full packet is not acknowledged. The
-    /// report ends no connection that sends only short packets.
+    /// Sends a full packet that changes nothing. If a router on the path cannot forward the packet,
+    /// the router says so by ICMP. This side then knows the reason when a full packet is not
+    /// acknowledged. The report ends no connection that sends only short packets.
     fn probe_path(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase
             && established.rc.path_mtu() > UNPROBED_PATH_MTU
@@ -274,9 +274,9 @@ impl Link {
         if !std::mem::replace(&mut self.received, true) {
             cx.resources.note_received(self.index);
         }
-        // A READ is carried out when its responses are created. That happens before a later request
-        // changes the memory, as far as the turn lasts and responses may wait to be sent. IBA
-        // guarantees this order only if the request has a fence.
+        // A READ returns the memory as it is when the responses are created. So create them before
+        // a later request changes the memory, unless the turn is over or no more responses may wait
+        // to be sent. IBA guarantees this order only if the request has a fence.
         if established.rc.wants_to_respond() && changes_memory(packet) {
             established.failure = established.failure.or(established.respond(cx).err());
         }

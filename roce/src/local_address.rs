@@ -434,8 +434,8 @@ struct Use {
     /// The index of the queue pair. `None` if it no longer exists or no longer has a connection,
     /// but the number is not released yet.
     link: Option<usize>,
-    /// The number of connections for which the number is not released yet. Only those of a queue
-    /// pair that keeps its number can be several.
+    /// The number of connections for which the queue pair number is not released yet. It exceeds 1
+    /// only for a queue pair that keeps its number.
     connections: u32,
 }
 

@@ -483,8 +483,8 @@ impl PacketIo {
         }
     }
 
-    /// The time at which the emulated network delivers the next packet, or at which a sender is to
-    /// be sent.
+    /// The time at which the emulated network delivers the next packet, or at which a sender tries
+    /// again to send its unsent batches.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_net = self.net.as_ref().and_then(netem::Channel::deadline);
         let of_unsent = self.senders.iter().filter_map(|sender| sender.unsent.deadline());

@@ -196,8 +196,8 @@ impl EngineContext<'_> {
         self.local_address.packet_io.burst_to(peer, self.now)
     }
 
-    /// Gives up the number of a connection that has ended, as far as the connection manager does
-    /// not still need it for the connection `id`.
+    /// Gives up the queue pair number of a connection that has ended. If there is an `id`, the
+    /// connection manager still needs the number for this connection, so the number stays reserved.
     pub(crate) fn release_qpn(&mut self, qpn: u32, id: Option<ConnId>) {
         self.local_address.qpns.retire(qpn);
         if id.is_none() {

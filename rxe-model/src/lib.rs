@@ -98,7 +98,8 @@ impl Op {
 pub struct WorkRequest {
     /// What it does.
     pub op: Op,
-    /// The place of its data in the [memory](Rxe::memory) of this queue pair, as an offset.
+    /// The place of the request's data in the [memory](Rxe::memory) of this queue pair, as an
+    /// offset.
     pub local: usize,
     /// The number of octets. 8 for an atomic operation.
     pub len: usize,

@@ -58,7 +58,8 @@ impl Rxe {
         let mtu = self.cfg.mtu.octets();
         let wqe = self.wqes.get_mut(self.req.wqe_index)?;
         let left = wqe.len - wqe.done;
-        // If all packets of the first message are acknowledged, it starts again with no octet.
+        // If all packets of the message are already acknowledged, the message starts again with an
+        // empty packet.
         let (starts, ends) = (wqe.done == 0 || left == 0, left <= mtu);
         if starts {
             wqe.first_psn = self.req.psn;
@@ -118,8 +119,8 @@ impl Rxe {
         Some(emit(bth, extension, &[]))
     }
 
-    /// Whether the requester goes back before it sends the next packet. It does not before the time
-    /// of an RNR NAK has passed.
+    /// Whether the requester goes back before it sends the next packet. It never goes back before
+    /// the time of an RNR NAK has passed.
     fn may_go_back(&self) -> bool {
         self.req.need_retry && self.rnr_nak_timer.is_none()
     }

@@ -147,8 +147,9 @@ impl Rxe {
             let packet = emit(bth, extension, payload);
             self.responses.push_back(packet);
         }
-        // A repeated READ may be longer than the first one (`duplicate_request` compares its end
-        // with a start that has moved), and then ends it.
+        // A repeated READ may be longer than the original READ, because `duplicate_request`
+        // compares its end with a start that has moved. If so, the expected PSN moves to the end of
+        // the repeated READ.
         let end = from + self.cfg.mtu.packets(reth.len);
         if end.is_after(self.resp.psn) {
             self.resp.psn = end;

@@ -62,8 +62,8 @@ impl Bar {
 }
 
 /// The bars that apply to the scenario, with the results of its flows. Bars of softroce need the
-/// report of OpenDAT, and those against CUBIC its report, too. Bars of rxe as the peer of softroce
-/// need the report of rxe.
+/// report of OpenDAT. Bars of softroce against CUBIC also need the report of CUBIC. Bars of rxe as
+/// the peer of softroce need the report of rxe.
 pub fn bars(scenario: &Scenario, reports: &[Report]) -> Vec<Bar> {
     let of = |protocol| reports.iter().find(|report: &&Report| report.protocol == protocol);
     let mut bars = Vec::new();

@@ -25,8 +25,8 @@ const CROSS_SIZE: u32 = 64 << 10;
 const CROSS_DEPTH: usize = 16;
 /// The drops and the maximum of the queue after this time are reported separately.
 const START_UP: Duration = Duration::from_secs(1);
-/// A host whose link has as many octets to transmit takes no more packets of its ends: the send
-/// buffer of their socket is full. The number is Linux's default.
+/// If the link of a host has this many octets to transmit, the host takes no more packets from its
+/// ends: the send buffer of their socket is full. The number is Linux's default.
 const SEND_BUFFER_OCTETS: u64 = 212_992;
 /// The index of the end of a flow that sends data, and of the end that receives them.
 const SOURCE: usize = 0;
@@ -82,8 +82,8 @@ struct Flow {
     arrivals: Series,
 }
 
-/// The numbers of the packets with payload that an end has sent: the first segment of TCP and the
-/// first PSN that it has not sent.
+/// How far an end has sent packets with payload: the number of the first segment of TCP, and the
+/// first PSN, that it has never sent.
 #[derive(Default)]
 struct SentNumbers {
     segment: u64,

@@ -1,5 +1,6 @@
-//! Sources and sinks that behave like TCP in bulk transfers. They are references: cross traffic for
-//! a protocol under test, and the same load in its place.
+//! Sources and sinks that behave like TCP in bulk transfers. They are references: they are the
+//! cross traffic beside a protocol under test, or they carry the same load in place of that
+//! protocol.
 //!
 //! | file | what |
 //! |---|---|

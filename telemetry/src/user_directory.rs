@@ -237,8 +237,8 @@ impl Candidate {
     /// Opens a directory. Returns `None` if it is not a candidate.
     ///
     /// Another user can make anything happen when this process opens his file: his own file system
-    /// may be mounted there, and refuse everybody else or fail. So only what this process lacks is
-    /// an error.
+    /// may be mounted there, and refuse everybody else or fail. So a failure is an error only if
+    /// this process lacks descriptors or memory.
     fn open(path: PathBuf) -> io::Result<Option<Self>> {
         let none_if_foreign = |error| match error {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Err(io::Error::from(error)),
@@ -276,14 +276,15 @@ impl Candidate {
             Ok(entries.all(|entry| entry.is_ok_and(|entry| is_own_link(&entry))))
         };
         match read() {
-            // It has been removed, or nobody can tell. If it is not empty, it cannot be removed.
+            // The directory has been removed, or its content cannot be read. It counts as empty,
+            // which does no harm: a directory with content cannot be removed.
             Err(Errno::NOENT | Errno::ACCESS) => Ok(true),
             read => Ok(read?),
         }
     }
 
-    /// Checks that the directory is not on a read-only file system. It may be from a time at which
-    /// the file system was not read-only.
+    /// Checks that the directory is not on a read-only file system. The directory may have been
+    /// created when the file system was not read-only.
     fn check_file_system(&self) -> io::Result<()> {
         match fstatvfs(&self.opened)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
             true => Err(Errno::ROFS.into()),

@@ -57,7 +57,8 @@ pub unsafe fn cancellation_point<R: Copy + PartialEq>(success: R, call: impl FnO
     unsafe {
         pthread_testcancel()
     };
-    // A signal handler may make this call while the thread ends in a call that it has interrupted.
+    // A signal handler may make this call after it has interrupted a call in which the thread is
+    // ending.
     let interrupted_call_ends = is_ending();
     let result = call();
     if result != success && is_ending() && !interrupted_call_ends {

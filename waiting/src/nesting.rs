@@ -58,8 +58,8 @@ pub fn interrupted_activity() -> Activity {
     ACTIVITY.get().interrupted
 }
 
-/// What this thread is doing. In a call of the data path, which makes no record of itself, the
-/// result is what a signal handler that makes the call has interrupted.
+/// What this thread is doing. A call of the data path makes no record of itself. If a signal
+/// handler makes such a call, the result is what the handler has interrupted.
 #[inline]
 pub fn activity() -> Activity {
     ACTIVITY.get().current

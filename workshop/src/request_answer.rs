@@ -44,8 +44,8 @@ pub(crate) trait Connections {
 }
 
 impl RequestAnswer {
-    /// Returns whether the figure is the time of a request. Otherwise it is the number of requests
-    /// per second, as bytes per second.
+    /// Returns whether the figure is the time of a request. Otherwise the figure is the rate of
+    /// requests, given in bytes per second.
     pub(crate) fn is_latency(&self) -> bool {
         self.outstanding == 1
     }

@@ -13,8 +13,9 @@ use crate::watch::thread_round_trips;
 
 /// The maximum size of a UDP datagram over IPv4, in octets.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
-/// The number of looks at an empty queue after which the receiver of datagrams asks whether the
-/// sender has sent all of them, and then the number after which it regards the rest as lost.
+/// After this number of looks at an empty queue, the receiver of datagrams asks whether the sender
+/// has sent all of them. If the sender has, the receiver regards the rest as lost after the same
+/// number of further looks.
 const LOOKS_PER_CHECK: usize = 256;
 /// The size of the receive buffer of the UDP socket, in octets.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;

@@ -70,7 +70,7 @@ fn directory() -> Result<PathBuf> {
 
 /// Returns a command for cargo that compiles and runs programs of arm64.
 fn arm64_cargo() -> Result<Command> {
-    // .cargo/config.toml selects the linker lld. The C compiler finds the one that is installed
+    // .cargo/config.toml selects the linker lld. The C compiler finds the lld that is installed
     // with Rust.
     let lld = library_directory(&[])?.with_file_name("bin/gcc-ld");
     let mut command = cargo();

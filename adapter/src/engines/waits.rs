@@ -47,7 +47,7 @@ struct Leadership<'a, E: MakeProgress> {
 
 impl<'a, E: MakeProgress> Leadership<'a, E> {
     /// Makes this thread the leader of some engines, as far as no other threads lead them. Returns
-    /// `None` if it leads none of those that it waits for.
+    /// `None` if other threads lead all engines that this thread waits for.
     fn begin(engines: &'a Engines<E>, set: &Waited) -> Option<Self> {
         let mut leadership =
             Leadership { engines, led: EngineSet::EMPTY, nested: EngineSet::EMPTY };

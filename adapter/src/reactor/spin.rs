@@ -17,7 +17,8 @@ const LONG_WAIT_LIMITS: u32 = 4;
 const MAX_LONG_WAITS: u32 = 4;
 /// The averages are exponential: the latest wait has one part in this many.
 const AVERAGE_PARTS: u32 = 16;
-/// Waits poll unless polling takes longer than sleeping by more than one part in this many.
+/// Waits poll unless waits that poll take longer than waits that sleep by more than
+/// 1/`TOLERANCE_PARTS`.
 const TOLERANCE_PARTS: u32 = 8;
 /// The minimum and the maximum number of waits between two trials of the other choice.
 const MIN_TRIAL_INTERVAL: u32 = 4;
@@ -166,7 +167,8 @@ mod tests {
         }
     }
 
-    /// A busy program takes the peer's processor now and then, so that the peer needs this one.
+    /// A busy program takes the peer's processor now and then, so that the peer needs the processor
+    /// of this side.
     #[test]
     fn beside_a_busy_program_it_is_as_fast_as_the_better_of_both() {
         for busy in [0, 1, 5, 10, 20, 30, 50, 70, 90, 99] {

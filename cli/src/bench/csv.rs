@@ -10,7 +10,8 @@ use super::result::{Document, Measured};
 use crate::tasks::bench::Figures;
 
 /// The column names. Latencies and processor times are in seconds; a spread is a share of the
-/// median of the same figure. The columns of an other state are empty if there was one state.
+/// median of the same figure. The columns with `other` in their names are empty if there was one
+/// state.
 const COLUMNS: &str = "adapter,operation,size,depth,connections,wait,rounds,operations,noisy,\
                        latency_min,latency_p50,latency_p90,latency_p99,latency_p999,latency_max,\
                        latency_mean,latency_spread,operations_per_second,bytes_per_second,\

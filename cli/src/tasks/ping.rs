@@ -101,7 +101,7 @@ impl Task {
     ) -> Result<usize> {
         let mut number = 1;
         // The first round trip may take much longer than later ones. So it only shows how many
-        // further ones fit, and the fastest of those decides.
+        // further round trips fit, and the fastest of these further round trips decides.
         for _ in 0..2 {
             let times = latency(connection, role, self.operation, self.size, number, 1)?;
             let fastest = times.into_iter().fold(f64::INFINITY, f64::min);
@@ -147,8 +147,8 @@ fn warm_up(round_trip: Duration) -> usize {
 mod tests {
     use super::*;
 
-    /// Regression test: a hundred messages came before each measured one, also if each took a tenth
-    /// of a second, or longer than a process waits for a message of the other.
+    /// Regression test: a hundred messages came before each measured message, even if each took a
+    /// tenth of a second, or took longer than a process waits for a message of the other process.
     #[test]
     fn fewer_messages_warm_up_a_slow_connection() {
         let of = |microseconds| warm_up(Duration::from_micros(microseconds));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// Regression test: a thousand answers were reported at a time, however long they took. So a
-    /// signal before them ended `dat ping --quiet --interval 0` without a summary.
+    /// signal before the first report ended `dat ping --quiet --interval 0` without a summary.
     #[test]
     fn answers_are_reported_when_they_have_taken_a_tenth_of_a_second() {
         let mut answers = Answers::default();

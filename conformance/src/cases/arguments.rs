@@ -786,8 +786,8 @@ fn without_connect_evd(rig: &Rig) -> Outcome<DAT_EP_HANDLE> {
     Ok(ep)
 }
 
-/// Calls dat_ep_dup_connect like a connection whose service point continues to listen, with private
-/// data of this size at a null pointer.
+/// Calls dat_ep_dup_connect with the endpoint of an existing connection as the model, whose service
+/// point still listens, and with private data of this size at a null pointer.
 fn dup_connect(
     rig: &Rig,
     ep: DAT_EP_HANDLE,

@@ -17,8 +17,8 @@ use crate::rig::{DatagramPair, EVD_QUEUE_LENGTH, Ep, Region, Rig, dto_completion
 
 /// The number of octets before each message in a receive buffer.
 const HEADER: u32 = 40;
-/// The number of times that a datagram is sent that does not arrive, and the time to wait for it in
-/// microseconds.
+/// The number of times that a datagram is sent if it does not arrive, and the time to wait for it
+/// each time, in microseconds.
 const ATTEMPTS: u32 = 20;
 const ATTEMPT_TIME: DAT_TIMEOUT = 500_000;
 

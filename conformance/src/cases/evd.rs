@@ -574,15 +574,15 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// How many more completions the case causes than the queue's reported length. A provider is
+/// The number of completions that the case causes beyond the queue's reported length. A provider is
 /// unlikely to round the length up by this number.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
 
-/// Creates an EVD for these streams, and causes more completions than its queue reports to hold.
-/// Returns the EVD and the event that reports the overflow, or `None` if the queue had room for all
-/// completions. If the event does not arrive within `patience`, takes the completions, so that the
-/// operations of a provider with a longer queue end.
+/// Creates an EVD for these streams, and causes more completions than the reported length of its
+/// queue. Returns the EVD and the event that reports the overflow, or `None` if the queue had room
+/// for all completions. If the event does not arrive within `patience`, takes the completions, so
+/// that the operations of a provider with a longer queue end.
 fn overflow(
     rig: &Rig,
     streams: DAT_EVD_FLAGS,

@@ -308,7 +308,8 @@ enum Owner {
     Peer,
 }
 
-/// The privilege that an access needs, after some words. Nothing if it needs none.
+/// Is displayed as some words and the privilege that an access needs. If the access needs no
+/// privilege, nothing is displayed.
 struct Flag(AccessKind, &'static str);
 
 impl fmt::Display for Flag {

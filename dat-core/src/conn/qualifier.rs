@@ -80,8 +80,8 @@ unsafe fn find_qualifier<T: Transport>(
         .or(rsp.map(|rsp| rsp.qualifier()))
 }
 
-/// Says why the port of `wanted` is in use, if the qualifier alone does not say it. `other` is
-/// another qualifier that has the same port, if the adapter has a service point with such a one.
+/// Says why the port of `wanted` is in use, if the qualifier alone does not say it. `other` is the
+/// qualifier of a service point of this adapter that has the same port, if there is one.
 fn collision(wanted: DAT_CONN_QUAL, other: Option<DAT_CONN_QUAL>) -> Option<String> {
     let port = port(wanted);
     let user = match other {

@@ -144,8 +144,8 @@ impl<T: Transport> Ep<T> {
         private: &[u8],
     ) -> Result<()> {
         let mut setup = self.setup();
-        // The address of the peer is that of its end, not of a service point to which another
-        // endpoint could connect.
+        // The peer's address names its end of the connection, and not a service point to which
+        // another endpoint could connect.
         setup.peer = None;
         let bound = self.qp_if_ready(&setup)?;
         let (ia, ep, connection) =

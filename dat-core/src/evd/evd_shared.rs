@@ -66,8 +66,8 @@ impl<T: Transport> EvdShared<T> {
     }
 
     /// Announces events that were queued before to the CNO, unless a thread waits by now. That
-    /// thread has looked at the queue itself, and announces to the CNO what it leaves there. It
-    /// must not count these events as new ones, because a new event ends a wait.
+    /// thread has looked at the queue itself, and announces to the CNO the events that it leaves in
+    /// the queue. It must not count these events as new ones, because a new event ends a wait.
     pub(super) fn notify_cno(&self) {
         if !self.waiter_slot.is_occupied() {
             self.trigger_cno();

@@ -213,8 +213,8 @@ impl<T: Transport> Evd<T> {
                 count = unsafe { self.count() };
             }
             is_first_look = false;
-            // Whether the events that have arrived since the queue was armed must not wake. An EVD
-            // that has lost events wakes.
+            // Whether the events that have arrived since the queue was armed must not end the wait.
+            // If the EVD has lost events, the wait ends.
             let all_quiet = !self.has_overflowed()
                 && armed.is_some_and(|armed| self.shared.waiter_slot.announced() == armed);
             let mut event = DAT_EVENT::zeroed();
@@ -296,7 +296,7 @@ impl<T: Transport> Evd<T> {
     }
 }
 
-/// The time at which a wait ends that begins now, if it ends at any time.
+/// The deadline of a wait that begins now. `None` if the wait has no deadline.
 fn deadline_after(timeout: DAT_TIMEOUT) -> Option<Instant> {
     match timeout {
         DAT_TIMEOUT_INFINITE => None,

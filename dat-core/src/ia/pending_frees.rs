@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 type Free = Box<dyn FnOnce() + Send>;
 
-/// The frees that no thread has begun yet, and the number of those that have begun.
+/// The frees that no thread has begun yet, and the number of frees that are in progress.
 #[derive(Default)]
 pub(super) struct PendingFrees {
     waiting: Mutex<Vec<Free>>,

@@ -99,7 +99,7 @@ impl Connections {
 
     /// Returns the end of the connection that a future waits for. If the connection has not ended
     /// yet, stores the waker as [`poll_outcome`](Self::poll_outcome) does. Returns `None` if the
-    /// future is that of another endpoint, which was dropped.
+    /// future belongs to another endpoint, which was dropped.
     pub(super) fn poll_closing(
         &mut self,
         id: u64,

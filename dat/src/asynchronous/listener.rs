@@ -111,8 +111,8 @@ impl Drop for AsyncListener {
     fn drop(&mut self) {
         let requests = {
             let mut state = self.shared.lock();
-            // As soon as the listener is closed, another one may have its qualifier. The lock keeps
-            // that one from adding its entry before this entry is removed.
+            // As soon as the listener is closed, another listener may have its qualifier. The lock
+            // keeps the other listener from adding its entry before this entry is removed.
             drop(self.listener.take());
             state.requests.remove(&self.qualifier)
         };

@@ -8,7 +8,8 @@
 /// The number of passes that only read the direct connection before a pass asks the poller, if the
 /// adapter has other connections.
 const DIRECT_PASSES: u32 = 4;
-/// The same number if the adapter has no other connection. Then only new callers need the poller.
+/// The number of these passes if the adapter has no other connection. Then only new callers need
+/// the poller.
 const DIRECT_PASSES_ALONE: u32 = 256;
 
 /// The choice of the direct connection.

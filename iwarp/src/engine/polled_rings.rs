@@ -14,7 +14,7 @@ const MAX_EMPTY_READS: u32 = 1000;
 /// the call may come up to n passes later.
 const PASSES_PER_POLL: u32 = 64;
 /// A pass that leaves data to be read on a connection takes as long as this number of other passes,
-/// and counts as so many.
+/// and counts as this number of passes.
 const PASSES_OF_BUSY_PASS: u32 = 16;
 
 /// The connections whose rings each pass reads.

@@ -23,15 +23,15 @@ use crate::socket;
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// It never does, or it has moved or tried to.
+    /// The connection never moves, has already moved, or has tried to move.
     Off,
-    /// It moves when the peer offers memory.
+    /// The connection moves when the peer offers memory.
     AcceptsOffer,
-    /// It offers memory after this number of transfers.
+    /// This side offers memory after this number of transfers.
     OffersAfter(u32),
-    /// It is to offer memory now.
+    /// This side is to offer memory now.
     OffersNow,
-    /// It has offered memory, and the peer has not answered.
+    /// This side has offered memory, and the peer has not answered.
     Offered,
 }
 

@@ -128,9 +128,9 @@ impl Segment {
         self.control().switched[self.directions().0].load(Ordering::Relaxed)
     }
 
-    /// Returns whether this side has accepted the offer, or the peer has, as its announcement
-    /// shows: a side that accepts announces at once that it sends by the ring. A side that has
-    /// offered may end before it notices this.
+    /// Returns whether this side has accepted the offer, or the peer has announced that it sends by
+    /// the ring. A side that accepts announces this at once, and the side that has offered may end
+    /// before it notices the announcement.
     pub(super) fn is_acceptance_announced(&self) -> bool {
         let switched = self.control().switched[self.directions().1].load(Ordering::Acquire);
         matches!(self.side, Side::Accepting) || switched != 0

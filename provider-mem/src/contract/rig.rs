@@ -139,17 +139,19 @@ impl<'t, T: Transport> Rig<'t, T> {
         (DatagramEnd { end: x, peer: of_y }, DatagramEnd { end: y, peer: of_x })
     }
 
-    /// Lets two ends know each other. Returns the queue pair of `y` for `x`, and that of `x` for
-    /// `y`.
+    /// Lets two ends know each other. Returns the queue pair of `y` as `x` sees it, and the queue
+    /// pair of `x` as `y` sees it.
     pub fn introduce(&self, x: &End<'t, T>, y: &End<'t, T>) -> [RemoteQp<T>; 2] {
         let (of_y, of_x) = self.resolve(x, y);
-        // Some wires do not tell the queue pair of the one that asks. Then the other one asks too.
+        // Some wires do not tell the side that answers the queue pair of the side that asks. Then
+        // the side that has answered asks, too.
         let of_x = if of_x.qpn == 0 { self.resolve(y, x).0 } else { of_x };
         [of_y, of_x]
     }
 
     /// Lets `asking` resolve the address of a service that answers with `answering`. Returns the
-    /// queue pair of each one as the other one sees it, that of `answering` first.
+    /// queue pair of `answering` as `asking` sees it, and the queue pair of `asking` as `answering`
+    /// sees it.
     pub fn resolve(
         &self,
         asking: &End<'t, T>,

@@ -212,7 +212,7 @@ impl Objects {
         connection.into_iter().chain(self.next_resolution_timer()).min()
     }
 
-    /// Records that `n` of the requests have been carried out for which a graceful close waits.
+    /// Records that `n` of the requests for which a graceful close waits have been carried out.
     /// After the last of these requests, ends the connection.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
         if let Some(Qp {

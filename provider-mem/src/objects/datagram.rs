@@ -268,8 +268,8 @@ pub(crate) enum Failure {
     TimedOut,
 }
 
-/// The header before a datagram of this length: that of an IPv4 packet from this address to itself
-/// in the last 20 octets, with a protocol number for experiments (RFC 3692). The provider mem
+/// The header before a datagram of this length. Its last 20 octets are the header of an IPv4 packet
+/// from this address to itself, with a protocol number for experiments (RFC 3692). The provider mem
 /// has only IPv4 addresses of its own. For other addresses the header is empty.
 fn header(address: IpAddr, bytes: u32) -> [u8; HEADER as usize] {
     let mut header = [0; HEADER as usize];

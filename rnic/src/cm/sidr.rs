@@ -560,7 +560,8 @@ impl Sidr {
     }
 }
 
-/// Whether these program's data of a SIDR REQ have a trailer, so that those of the reply get one.
+/// Whether the program's data of a SIDR REQ have a trailer. If so, the data of the reply get a
+/// trailer, too.
 fn has_trailer(data: &[u8]) -> bool {
     sidr_trailer::parse_req(data).1.is_some()
 }

@@ -69,7 +69,8 @@ const SHORT_PATH_WINDOW_PACKETS: u32 = 1024;
 /// The maximum round trip of a short path. On a longer path, the maximum window is larger in
 /// proportion, so that it permits a third of a gigabit per second.
 const SHORT_PATH_ROUND_TRIP: Duration = Duration::from_millis(25);
-/// The maximum time on the cubic curve. The curve is so steep there that it does not matter.
+/// The maximum time on the cubic curve. The limit has no practical effect, because the curve is
+/// very steep at this time.
 const CURVE_TIME_MAX_MILLIS: u64 = 100_000;
 /// If a round trip is longer than the shortest one by an eighth, and by at least this, it counts as
 /// longer. (RFC 9406 has 4 ms, which is more than the whole queue of many switches.)
@@ -183,8 +184,8 @@ pub(super) struct Cubic {
     /// Whether the last measured round trip was longer than the shortest one, so that a queue is
     /// growing.
     has_queue: bool,
-    /// Whether it was longer by the lower limit [`SHORT_QUEUE_MIN`], so that a short queue may be
-    /// growing.
+    /// Whether the last measured round trip was longer than the shortest one by the lower limit
+    /// [`SHORT_QUEUE_MIN`], so that a short queue may be growing.
     has_short_queue: bool,
     /// The smoothed number of packets between two losses, times [`LOSS_INTERVAL_WEIGHT`]. It begins
     /// with the minimum, so that the first losses decide.
@@ -559,7 +560,7 @@ impl CongestionControl for Cubic {
 
     fn on_unproven_mark(&mut self, first_unsent: Psn) {
         let (before, initial) = (self.size, u64::from(self.initial) << FRACTION_BITS);
-        // A mark that changes nothing must not hide a proven one of the same round trip.
+        // A mark that changes nothing must not hide a proven mark of the same round trip.
         if before.window <= initial {
             return;
         }

@@ -408,7 +408,7 @@ impl Flight {
     pub(super) fn on_sequence_nak(&mut self, work: &Work, mtu: PathMtu, psn: Psn, now: Instant) {
         // A NAK for a packet that was sent again a moment ago refers to the first transmission, so
         // it is ignored. If the packet is lost again, a peer that keeps packets repeats the NAK.
-        // (Kernel rxe, which keeps none, sends only one NAK, so that one is not ignored.)
+        // (Kernel rxe keeps no packets and sends only one NAK, so its NAK is not ignored.)
         if self.peer_keeps == PeerKeeps::Yes
             && self.was_in_last_go_back(psn)
             && self.timer.has_just_repeated(now)

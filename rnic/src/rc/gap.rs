@@ -51,8 +51,8 @@ const NAK_REPETITIONS_MAX: u32 = 4;
 
 /// A missing packet, while later packets have arrived.
 pub(super) struct Gap {
-    /// Of the packets that follow the missing one and were near enough to be kept, the PSN of the
-    /// packet that arrived last.
+    /// The PSN of the packet that arrived last among the packets that follow the missing one and
+    /// were near enough to be kept.
     last: Psn,
     /// The highest PSN of these packets.
     highest: Psn,

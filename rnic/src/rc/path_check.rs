@@ -37,8 +37,8 @@ use super::requester::Requester;
 use super::types::Path;
 use crate::qp::Work;
 
-/// The connection fails after this number of retransmissions in a row that the peer has not
-/// received although it has answered the question that accompanied each of them. In a full queue
+/// The number of retransmissions in a row after which the connection fails, if the peer has
+/// received none of them although it has answered the question that went with each. In a full queue
 /// that has room for short packets only, the same happens several times in a row, so the number is
 /// large. The retransmission timer reaches it within a few ACK timeouts.
 const LOST_RETRANSMISSIONS_MAX: u8 = 20;

@@ -22,7 +22,7 @@ pub(super) struct ReceiverWait {
     /// The RNR NAKs since the last progress.
     stall: Option<ReceiverStall>,
     /// The maximum number of requests in flight. From the start of a wait until the peer takes the
-    /// message that it has refused, the value is 0, which permits one request, as 1 does.
+    /// message that it has refused, the value is 0. Like 1, it permits one request.
     requests_max: usize,
 }
 

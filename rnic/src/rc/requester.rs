@@ -362,10 +362,11 @@ impl Requester {
         }
     }
 
-    /// Whether this repeats the last acknowledgement of a SEND or WRITE. After an RNR NAK it says
-    /// that a receive buffer has been posted: this implementation's responder sends it then. Its
-    /// PSN may also be that of a READ or an atomic operation after the message: if the responder
-    /// does not remember such a request any more, it acknowledges it like a SEND or WRITE.
+    /// Whether this packet repeats the last acknowledgement of a SEND or WRITE. This
+    /// implementation's responder sends such a packet after an RNR NAK, when a receive buffer has
+    /// been posted. The packet may also have the PSN of a READ or an atomic operation after the
+    /// message: a responder that no longer remembers such a request acknowledges it like a SEND or
+    /// WRITE.
     fn repeats_last_ack(&self, packet: &Packet<'_>, syndrome: Syndrome) -> bool {
         let first = self.cursors().last_acknowledged();
         packet.bth.psn.is_within(first, self.cursors().oldest().psn.distance(first) as u32)

@@ -450,19 +450,20 @@ impl Responder {
     /// Decides when the end of the last message is acknowledged now that the peer has sent the
     /// packet with this PSN again. All packets before `expected` have arrived.
     ///
-    /// Kernel rxe sends all packets from that one on again. It must not get an acknowledgement of
-    /// the end of a message while it is sending the message again: it would stop its timer, but it
-    /// would not complete the message (`COMPST_WRITE_SEND`, `COMPST_UPDATE_COMP` and
+    /// Kernel rxe sends all packets from this packet on again. It must not get an acknowledgement
+    /// of the end of a message while it is sending the message again: it would stop its timer, but
+    /// it would not complete the message (`COMPST_WRITE_SEND`, `COMPST_UPDATE_COMP` and
     /// `reset_retry_timer` in rxe_comp.c). Then it waits for the acknowledgement of the repeated
     /// end, and if that is lost, it waits forever. So the end is acknowledged when it arrives
     /// again. If the end is lost on its way, rxe repeats it only when its timer expires. Therefore
     /// the end is also acknowledged after a delay.
     ///
     /// The first acknowledgement of the end may have been under way when the timer of rxe expired.
-    /// Then rxe does wait for the acknowledgement of the repeated end, so that one is sent twice.
+    /// Then rxe does wait for the acknowledgement of the repeated end, so this acknowledgement is
+    /// sent twice.
     ///
-    /// A message of one packet needs no such care. Neither does an earlier message than the last
-    /// one: rxe ignores acknowledgements of later packets while it is sending a message.
+    /// A message of one packet needs no such care. A message before the last one needs no such care
+    /// either: rxe ignores acknowledgements of later packets while it is sending a message.
     #[cold]
     fn on_repeated(&mut self, psn: Psn, now: Instant) {
         let (end, is_end) = self.last_message_packet();
@@ -616,10 +617,10 @@ impl Responder {
     /// The PSN of the latest packet that may be acknowledged. Each acknowledgement and each NAK for
     /// a missing packet uses it.
     ///
-    /// Only its response acknowledges a READ or an atomic operation. If a response is lost, and an
-    /// acknowledgement has the PSN of the request, kernel rxe completes the request without its
-    /// data (`check_psn` and `check_ack` in rxe_comp.c). Therefore the acknowledgement ends before
-    /// such requests if no SEND or WRITE has arrived after them. If one has arrived, its
+    /// A READ or an atomic operation is acknowledged only by its response. If a response is lost,
+    /// and an acknowledgement has the PSN of the request, kernel rxe completes the request without
+    /// its data (`check_psn` and `check_ack` in rxe_comp.c). Therefore the acknowledgement ends
+    /// before such requests if no SEND or WRITE has arrived after them. If one has arrived, its
     /// acknowledgement shows the peer that a response is missing.
     ///
     /// A peer that repeats a packet has got no response to later requests. It repeats them, too, so

@@ -242,8 +242,8 @@ impl ResponderResources {
     /// `expected` is the PSN after all requests. Returns `None` if a SEND or WRITE has arrived
     /// last.
     ///
-    /// The peer may still wait for the responses to all of these requests. It does not wait for
-    /// those of requests that are not kept any more, because it has sent later ones.
+    /// The peer may still wait for the responses to all of these requests. It no longer waits for
+    /// the responses to requests that are not kept, because it has sent later requests.
     #[inline]
     pub(super) fn first_of_last(&self, expected: Psn) -> Option<&HeldRequest> {
         let mut end = expected;

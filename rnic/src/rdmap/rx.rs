@@ -10,8 +10,9 @@
 //! be deregistered between two calls.
 //!
 //! A message that finds no receive may wait for one ([`State::Stalled`]). In this case the first
-//! frame of the message and the octets after it are kept until they can be processed. These are at
-//! most the octets of one read and one FPDU, and those in which `ahead` looks for reports.
+//! frame of the message and the octets after it are kept until they can be processed. The kept
+//! octets are at most those of one read and one FPDU, and the octets in which `ahead` looks for
+//! reports.
 
 mod ahead;
 mod destination;

@@ -307,7 +307,7 @@ impl Responder {
             Some(e) if e.rtr_send => None,
             // The initiator names no RTR frame. The reply must not choose one that the request does
             // not offer (RFC 6581, section 9), so any first frame opens the gate. An initiator like
-            // siw's, which offers none, sends none.
+            // siw's, which offers no RTR frame, sends none.
             Some(_) => Some(Rtr::None),
         };
         let request = MpaRequest {

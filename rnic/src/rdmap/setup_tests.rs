@@ -301,7 +301,7 @@ fn one_lost_reply_does_not_make_a_peer_older() {
     };
     assert!(terms.extended && passive.extended);
 
-    // A reply of revision 1 to the repetition is answered like one to the first request.
+    // A reply of revision 1 to the repetition is answered like such a reply to the first request.
     let mut second = repetition(&first);
     assert_eq!(feed_reply(&mut second, &frame(REP, b"\x00\x01\x00\x00"), 24), Reply::Older);
     let (third, sent) = second.next_attempt().expect("a last attempt");
@@ -398,7 +398,7 @@ fn models_of_other_initiators() {
     // A request of revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
-    // So does a request of revision 2 without enhanced data get a reply of this kind.
+    // A request of revision 2 without enhanced data gets a reply without enhanced data.
     let (reply, plain) = terms(b"\x00\x02\x00\x00");
     assert_eq!((&reply, plain), (&frame(REP, b"\x00\x02\x00\x00"), old));
     assert_eq!(old, Terms { ird: 4, ord: 8, crc: false, extended: false, rtr: Rtr::None });

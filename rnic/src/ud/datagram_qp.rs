@@ -31,9 +31,10 @@ pub struct UdCfg {
     pub p_key: u16,
 }
 
-/// The reason for which the queue pair cannot continue. It is always on this side: a packet that is
-/// wrong is dropped. If a work request is the reason, it completes with a status of its own: a
-/// receive completes at once, and a request completes when [`DatagramQp::flush`] is called.
+/// The reason for which the queue pair cannot continue. The reason is always on this side, because
+/// wrong packets of peers are only dropped. If a work request is the reason, it completes with a
+/// status of its own: a receive completes at once, and a request completes when
+/// [`DatagramQp::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The memory of a datagram to be sent is no longer registered, or a posted request is not a

@@ -200,8 +200,8 @@ impl Link {
     }
 
     /// Handles packets that were too long for the interface. The path MTU of a connection cannot
-    /// change, so the connection ends if it needs such a packet. It does not need the check packet
-    /// of the path.
+    /// change, so the connection ends if it needs such a packet. A connection does not need the
+    /// check packet of its path.
     pub(crate) fn on_too_long(&mut self, cx: &mut EngineContext<'_>, too_long: &[TooLong]) {
         let Phase::Established(established) = &self.phase else { return };
         let of_connection = |packet: &&TooLong| {

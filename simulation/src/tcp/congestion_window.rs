@@ -22,8 +22,9 @@ const THRESHOLD_MIN_SEGMENTS: u64 = 2;
 /// CUBIC's constants C and beta, in tenths.
 const CUBIC_C_TENTHS: u128 = 4;
 const CUBIC_BETA_TENTHS: u64 = 7;
-/// The segments per round trip by which Reno's window grows if its reduction is CUBIC's, 3 (1 -
-/// beta) / (1 + beta), are a fraction with this numerator and denominator (RFC 9438, section 4.3).
+/// With CUBIC's reduction, Reno's window grows by 3 (1 - beta) / (1 + beta) segments per round trip
+/// (RFC 9438, section 4.3). These two constants are the numerator and the denominator of that
+/// fraction.
 const RENO_GROWTH: u64 = 3 * (10 - CUBIC_BETA_TENTHS);
 const RENO_GROWTH_UNIT: u64 = 10 + CUBIC_BETA_TENTHS;
 
@@ -35,8 +36,8 @@ pub(super) struct CongestionWindow {
     size: u64,
     /// The size below which the window grows by one segment for each segment acknowledged.
     threshold: u64,
-    /// The parts of segments by which congestion avoidance has not grown the window yet, times the
-    /// window.
+    /// The growth that congestion avoidance owes the window because it was rounded off, in parts of
+    /// segments, times the window.
     credit: u64,
     cubic: Cubic,
 }
@@ -147,8 +148,8 @@ impl Cubic {
             now
         });
         let time = now.saturating_duration_since(epoch);
-        // RFC 9438, section 4.3: Reno's window grows by 1 segment per round trip once it is what it
-        // was before the reduction.
+        // RFC 9438, section 4.3: Reno's window grows by 1 segment per round trip once it is as
+        // large as before the reduction.
         let growth = if self.reno < self.prior { RENO_GROWTH } else { RENO_GROWTH_UNIT };
         self.reno_credit += segments * SEGMENT * SEGMENT * growth;
         self.reno += self.reno_credit / (RENO_GROWTH_UNIT * size);
@@ -281,9 +282,9 @@ mod tests {
         }
     }
 
-    /// With a round trip of 1 ms the cubic function is slower than Reno, so the window grows by
-    /// 3 (1 - 0.7) / (1 + 0.7) = 0.529 segments per round trip until it is what it was, after 11
-    /// round trips, and then by one.
+    /// With a round trip of 1 ms the cubic function is slower than Reno, so the window grows by 3
+    /// (1 - 0.7) / (1 + 0.7) = 0.529 segments per round trip. After 11 round trips it is as large
+    /// as before, and then grows by one segment per round trip.
     #[test]
     fn cubic_grows_as_reno_does_on_a_short_path() {
         let mut window = CongestionWindow::new(Algorithm::Cubic);

@@ -14,7 +14,8 @@ const VERSIONS: [&str; 2] = ["dat2", "dat"];
 struct Definitions<'h>(BTreeMap<&'h str, &'h str>);
 
 /// Returns the page with a section that defines the structures which its functions take. An
-/// overview gets those that its description names, and the one of its name.
+/// overview gets the structures that its description names, and the structure that has its own
+/// name.
 pub(super) fn with_structures(page: &Page, headers: &[Header]) -> String {
     let [new, old] = VERSIONS.map(|version| Definitions::of(headers, version));
     let (roots, definitions) = match page.is_function() {
@@ -119,7 +120,8 @@ fn without_comments(code: &str) -> String {
     parts.fold(first, |code, part| code + part.split_once("*/").map_or("", |(_, after)| after))
 }
 
-/// A definition whose lines fit a page. The comment behind a member that is too long is above it.
+/// A definition whose lines fit a page. If a member and the comment behind it do not fit, the
+/// comment is moved above the member.
 fn narrowed(definition: &str) -> String {
     if definition.lines().all(|line| line.len() <= CODE_WIDTH) {
         return definition.to_owned();
