@@ -134,8 +134,9 @@ impl<T: Transport> ReservedRequestHandler<T> {
     /// Creates the only connection request of this service point. May be called in upcalls.
     fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
         // A reserved service point takes only one request (uDAPL 1.2, dat_rsp_create). Any other
-        // request is dropped here, which refuses the peer. A request for another service than that
-        // of the endpoint cannot be accepted, so it does not count.
+        // request is dropped here, which refuses the peer. A request for another service than the
+        // endpoint's is dropped, too, but it does not use up the service point, because it cannot
+        // be accepted.
         if incoming.service != self.service {
             return;
         }

@@ -129,9 +129,9 @@ pub(super) trait CongestionControl {
     fn on_receiver_not_ready(&mut self);
     /// Records that time has passed, which may permit another batch.
     fn advance(&mut self, now: Instant);
-    /// The maximum number of PSNs in flight: those of packets that were sent and are not
-    /// acknowledged, and of responses that were requested and have not arrived. (While a packet is
-    /// missing, new ones may be sent beyond it: see `recovery`.)
+    /// The maximum number of PSNs in flight. They belong to packets that were sent and are not
+    /// acknowledged, and to responses that were requested and have not arrived. (While a packet is
+    /// missing, new packets may be sent beyond this limit: see `recovery`.)
     fn window(&self) -> u32;
     /// The time before which no further packet may leave. `None` if packets may leave now.
     fn blocked_until(&self) -> Option<Instant>;
