@@ -112,9 +112,9 @@ impl EventOwners {
         self.taken(handle, |endpoint| read(endpoint.map(|endpoint| endpoint.number)))
     }
 
-    /// Calls `read` for an event of a connection that was just taken, with whether the private data
-    /// of the event may be read. During the call the endpoint is neither freed nor reset. `is_end`
-    /// says whether the event reports the end of the connection.
+    /// Calls `read` for a connection event that was just taken. The argument of `read` says whether
+    /// the private data of the event may be read. During the call the endpoint is neither freed nor
+    /// reset. `is_end` says whether the event reports the end of the connection.
     pub(crate) fn with_connection<R>(
         &self,
         handle: DAT_EP_HANDLE,

@@ -69,7 +69,8 @@ pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
     rig.next("CqReady", &b.recvs_log);
     rig.completions(&b.recvs, 1);
 
-    // A failed completion causes an upcall of every armed queue.
+    // A failed completion causes an upcall even if the queue is armed for solicited completions
+    // only.
     assert!(arm::<T>(&b.recvs, true));
     a.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
@@ -106,7 +107,8 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     rig.completions(&a.requests, 1);
     rig.completions(&b.recvs, 1);
 
-    // A failed completion causes an upcall of every armed queue.
+    // A failed completion causes an upcall even if the queue is armed for solicited completions
+    // only.
     assert!(arm::<T>(&b.recvs, true));
     b.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
