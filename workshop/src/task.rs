@@ -262,7 +262,7 @@ fn open_with(name: &str, params: &str) -> Result<Adapter> {
     let mut candidate =
         candidate.with_context(|| format!("no adapter has the name {name}"))?.clone();
     candidate.entry.ia_params += &format!(" {params}");
-    // A name stands for one set of parameters.
+    // The registry keeps one set of parameters for each name, so this adapter needs another name.
     candidate.entry.ia_name += &format!(" {params}");
     Adapter::open_entry(&candidate).map_err(|why| anyhow!("opening {name} with {params}: {why}"))
 }

@@ -101,8 +101,8 @@ const PLOTS: &[Plot] = &[
     },
 ];
 
-const PLOT_MARKS: &str = "<p class=\"notes\">An empty circle is a point of a noisy row. A square is \
-                          the value in the other of two states of the machine.</p>\n";
+const PLOT_MARKS: &str = "<p class=\"notes\">An empty circle is a point of a noisy row. If the \
+                          machine has two states, a square is the value in the other state.</p>\n";
 
 const TIME_AXIS: &str = "time (µs, ms, s)";
 const SIZE_AXIS: &str = "message size (bytes; KiB and MiB are powers of two)";

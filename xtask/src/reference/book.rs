@@ -21,7 +21,7 @@ pub(super) fn preprocess(pages: &[Page]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the pages to the parts of a book, and links.
+/// Adds the pages to a book as another part. Makes links to the pages in all chapters.
 fn add(sections: &mut Vec<Value>, pages: &[Page]) {
     for section in sections.iter_mut() {
         link_chapter(section, pages, &format!("{DIRECTORY}/"));
