@@ -175,7 +175,7 @@ pub struct ResponderCfg {
     pub rnr_timer: u8,
 }
 
-/// What a queue pair must know besides to send requests to its peer.
+/// What a queue pair must know in addition, in order to send requests to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequesterCfg {
     /// The PSN of the first request packet.

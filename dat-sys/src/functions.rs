@@ -64,7 +64,7 @@ macro_rules! provider_functions {
                     => cno_trigger_func: DAT_CNO_TRIGGER_FUNC;
             ]
             [
-                /// It says whether `provider` shares a point of failure with this IA.
+                /// The function says whether `provider` shares a point of failure with this IA.
                 "C" dat_registry_providers_related(ia_handle: DAT_IA_HANDLE, provider: DAT_NAME_PTR,
                     answer: *mut DAT_BOOLEAN) => ia_ha_related_func: DAT_IA_HA_RELATED_FUNC;
                 /// The variable arguments are passed as a list.
@@ -117,7 +117,7 @@ macro_rules! provider_functions {
                     => cno_query_func: DAT_CNO_QUERY_FUNC, changed;
                 "C" dat_cno_free(CNO cno_handle: DAT_CNO_HANDLE)
                     => cno_free_func: DAT_CNO_FREE_FUNC;
-                /// The stack is unwound through it if the thread is cancelled.
+                /// The stack is unwound through the function if the thread is cancelled.
                 "C-unwind" dat_cno_wait(CNO cno_handle: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT,
                     evd_handle: *mut DAT_EVD_HANDLE) => cno_wait_func: DAT_CNO_WAIT_FUNC;
                 "C" dat_cr_query(CR cr_handle: DAT_CR_HANDLE, cr_param_mask: DAT_CR_PARAM_MASK,
@@ -141,7 +141,7 @@ macro_rules! provider_functions {
                     => evd_enable_func: DAT_EVD_ENABLE_FUNC;
                 "C" dat_evd_disable(EVD evd_handle: DAT_EVD_HANDLE)
                     => evd_disable_func: DAT_EVD_DISABLE_FUNC;
-                /// The stack is unwound through it if the thread is cancelled.
+                /// The stack is unwound through the function if the thread is cancelled.
                 "C-unwind" dat_evd_wait(EVD evd_handle: DAT_EVD_HANDLE, timeout: DAT_TIMEOUT,
                     threshold: DAT_COUNT, event: *mut DAT_EVENT, n_more_events: *mut DAT_COUNT)
                     => evd_wait_func: DAT_EVD_WAIT_FUNC, changed;

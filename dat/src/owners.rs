@@ -374,7 +374,7 @@ mod tests {
         assert!(!take(&owners, true));
         assert!(!take(&owners, false));
         assert!(!take(&owners, true));
-        // This is the third one, which ends before the reset.
+        // This event belongs to the third connection, which ends before the reset.
         assert!(take(&owners, false));
         assert!(take(&owners, true));
         reset(&endpoint);

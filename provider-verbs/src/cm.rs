@@ -490,7 +490,7 @@ pub(crate) const RETRY_COUNT: u8 = 6;
 /// The number of port numbers that are tried to find one that is free for both services.
 const PORT_SEARCH_MAX: usize = 64;
 
-/// The read depths of messages about datagrams, which do not contain them.
+/// Messages about datagrams contain no read depths. This value takes their place.
 const NO_READS: ReadDepth = ReadDepth { incoming: 0, outgoing: 0 };
 
 fn check(result: i32) -> io::Result<()> {

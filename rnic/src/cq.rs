@@ -285,7 +285,8 @@ impl Cq {
         }
         fence(Ordering::SeqCst);
         // Another thread may widen the request of a `ConcurrentCq` at this moment. The event is
-        // owed for the earlier request then, too, so the state is looked at again.
+        // then still due, because of the earlier request. So the exchange is repeated with the new
+        // state.
         let is_wanted = |armed: u8| armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited);
         let disarm = |armed: u8| is_wanted(armed).then_some(DISARMED);
         if self.armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, disarm).is_ok() {

@@ -227,7 +227,8 @@ fn loom_a_concurrent_queue_wakes_a_consumer_that_found_it_empty_after_arming() {
             thread::spawn(move || {
                 // A narrower request does not replace the one of the consumer.
                 cq.arm(true);
-                // The consumer waits for this completion, too, so it learns of it.
+                // The consumer waits for this completion, too, so it learns that the completion was
+                // taken.
                 cq.poll_with(1, |_| news.tell(|told| told.taken += 1))
             })
         };

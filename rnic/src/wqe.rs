@@ -31,7 +31,7 @@ pub struct Wqe {
     pub op: OpKind,
 }
 
-// The queues of all queue pairs consist of these.
+// The send queues of all queue pairs consist of these structures, so their size matters.
 const _: () = assert!(size_of::<Wqe>() == 48);
 
 impl Wqe {

@@ -1,9 +1,9 @@
 //! The causes for which operations fail, connections end and messages wait.
 //!
-//! An engine reports a cause with the data that it knows. A peer's protocol often says less than
-//! the side that found the mistake knows, so a cause is reported at both ends, each with its own
-//! data. A cause is a fact. The layer above tells the programmer about it, in the terms of its own
-//! interface: what happened, and what to do.
+//! An engine reports a cause with the data that it knows. The side that finds a mistake often knows
+//! more than its protocol can tell the peer. So a cause is reported at both ends, and each end uses
+//! its own data. A cause is a fact. The layer above tells the programmer about it, in the terms of
+//! its own interface: what happened, and what to do.
 
 use std::fmt;
 

@@ -101,7 +101,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_micros(30);
     const WAITS: u32 = 4000;
 
-    /// How long a wait takes in µs that polls, and one that sleeps.
+    /// The times in µs that a wait takes if it polls, and if it sleeps.
     #[derive(Clone, Copy)]
     struct Durations {
         polling: u64,
@@ -126,7 +126,7 @@ mod tests {
     struct Run {
         took: Duration,
         polls: u32,
-        /// What the same waits take that all poll, and that all sleep.
+        /// The times that the same waits would take if all polled, and if all slept.
         all_polling: Duration,
         all_sleeping: Duration,
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn beside_a_busy_program_it_is_as_fast_as_the_better_of_both() {
         for busy in [0, 1, 5, 10, 20, 30, 50, 70, 90, 99] {
-            // A multiplicative hash distributes the busy ones of 100 waits.
+            // A multiplicative hash decides for which waits of 100 the peer's processor is busy.
             let peer = |wait: u32| match (wait.wrapping_mul(2_654_435_761) >> 16) % 100 < busy {
                 true => SAME_PROCESSOR,
                 false => OWN_PROCESSOR,

@@ -33,7 +33,8 @@ use crate::{Adapter, EndpointBuilder, Error, EventDispatcher, ProtectionZone, Re
 /// ```
 pub struct AsyncAdapter {
     adapter: Adapter,
-    /// The same dispatcher as that of the driver. It takes no events here.
+    /// Another value for the driver's dispatcher, to create objects with. Only the driver takes
+    /// events.
     events: EventDispatcher,
     shared: Arc<AdapterShared>,
 }

@@ -299,7 +299,7 @@ mod tests {
         let mut known = OfferDirectory { of_user, path: path.clone() };
         assert_eq!(known.path().expect("the directory is there"), path);
         assert!(!path.exists());
-        // What others have under its name now is not used.
+        // A directory of this name in which others have rights is not used.
         set_mode(0o755).expect("the own directory");
         let found = known.path().expect("there is a directory").to_owned();
         assert_eq!(found, OfferDirectory::find().expect("there is a directory").path);

@@ -323,7 +323,8 @@ pub fn one_queue_pair_has_many_peers<T: Transport>(a: &T, b: &T) {
             assert_eq!(to.mem.read(100 + HEADER, 32), pattern(n as u64, 32));
         }
     }
-    // Nobody has received a datagram for another one, except one that was repeated.
+    // No end has received a datagram for another end. If losses are expected, datagrams may have
+    // been repeated, so the check would prove nothing.
     if !losses_are_expected() {
         for (end, ..) in &peers {
             assert!(poll::<T>(&end.recvs, 1).is_empty());

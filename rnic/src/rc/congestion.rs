@@ -139,15 +139,15 @@ pub(super) trait CongestionControl {
 
 /// An acknowledgement of new packets.
 pub(super) struct Acknowledged {
-    /// The number of new packets that it acknowledges.
+    /// The number of new packets that are acknowledged.
     pub(super) psns: u32,
-    /// The number of packets that are in flight after it.
+    /// The number of packets that are in flight after the acknowledgement.
     pub(super) in_flight: u32,
     /// The first unacknowledged PSN.
     pub(super) oldest: Psn,
     /// Whether no packet is in flight any more.
     pub(super) is_last: bool,
-    /// The round trip that it measures, if it measures one.
+    /// The round trip that the acknowledgement measures, if it measures one.
     pub(super) round_trip: Option<Duration>,
     /// The smoothed round trip, if one has been measured.
     pub(super) smoothed: Option<Duration>,

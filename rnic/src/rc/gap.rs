@@ -156,7 +156,7 @@ pub(super) struct GapPolicy {
 struct ClosedGap {
     /// The PSN of the packet that was missing.
     psn: Psn,
-    /// The highest PSN of the packets that had arrived then.
+    /// The highest PSN of the packets that had arrived when the gap closed.
     highest: Psn,
     /// The time of the first NAK.
     nak: Instant,

@@ -63,9 +63,9 @@ struct AwaitedResponses {
 
 /// A request for missing responses of a READ.
 struct Repair {
-    /// The PSN of the first response that it asks for.
+    /// The PSN of the first response that the request asks for.
     start: Psn,
-    /// The PSN after the last response that it asks for.
+    /// The PSN after the last response that the request asks for.
     end: Psn,
     /// The time of the request, or of the last response to it.
     at: Instant,

@@ -27,7 +27,7 @@ pub(super) struct Writes {
     oldest: usize,
     /// The number of marked writes of the peer that are placed.
     pub(super) placed: u64,
-    /// The number of them that this side has reported.
+    /// The number of placed writes of the peer that this side has reported.
     pub(super) told: u64,
 }
 
@@ -95,7 +95,7 @@ impl Stream {
         }
         for _ in 0..new {
             let at = self.writes.oldest;
-            // A write with immediate data is done when these have been sent, too.
+            // A write with immediate data is done when its immediate data have been sent, too.
             if at != self.tx.next {
                 self.work.done(at);
             }
