@@ -33,7 +33,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter<E>>) -> std::result::Result<u32, PostError> {
-        // A window and a region have nothing inside only while they are being dropped.
+        // The functions return `None` only while the window or the region is being dropped.
         let window = wr.window.0.window().ok_or(PostError::Unsupported)?;
         let view = match &wr.view {
             Some(view) => Some(rnic::View {

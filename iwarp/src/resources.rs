@@ -40,7 +40,7 @@ pub(crate) struct EngineResources {
     pub(crate) forwarded_offers: OffersOfEngine,
     /// The requests and acceptances of all engines of the adapter that are not confirmed.
     pub(crate) unconfirmed: Arc<Unconfirmed>,
-    /// Counts the connections that share memory, by its references.
+    /// Counts the connections that share memory: each of them holds a reference to this value.
     sharing: Arc<()>,
     /// The counters of connections that have ended.
     pub(crate) ended_counts: Counts,

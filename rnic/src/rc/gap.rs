@@ -268,8 +268,8 @@ impl GapPolicy {
         let delay = match self.peer_goes_back {
             // No kept packet came next, so the peer may be sending the missing packets one by one.
             _ if !skips => self.nak_delay().max(self.round_trip() / 2),
-            // The packets after the gap arrived before the NAK, so it has lasted for a round trip.
-            // But on a path that reorders packets, the gap may have come about just now.
+            // The packets after the gap arrived before the NAK was sent, so the gap has lasted for
+            // a round trip. But on a path that reorders packets, the gap may have begun just now.
             Some(false) if before.is_reported() && self.reordering < NAK_DELAY_MIN => {
                 Duration::ZERO
             }

@@ -387,9 +387,9 @@ fn log_path_mtu(peer: IpAddr, agreed: PathMtu, own: PathMtu, of_peer: &str) {
     );
 }
 
-/// The ACK timeout and the number of retries of the side that is called, if the caller asks for
-/// these. A caller that gives up early, as a program on rxe may, does not make this side give up
-/// early: a connection survives the same outages, whoever calls.
+/// The ACK timeout and the number of retries of the side that is called, if the caller asks for the
+/// values `asked`. A caller that gives up early, as a program on rxe may, does not make this side
+/// give up early: a connection survives the same outages, whoever calls.
 fn at_least_default(asked: (Timeout, u8)) -> (Timeout, u8) {
     let total = |(timeout, retries): (Timeout, u8)| (u64::from(retries) + 1) << timeout.code();
     let default = (ACK_TIMEOUT, ACK_TIMEOUT_RETRIES);
