@@ -513,9 +513,9 @@ impl Listeners {
         lingering.add_refused(resources, caller.socket, reply);
     }
 
-    /// Removes a caller and resets its connection, for one of these reasons: the caller has sent no
-    /// request in time or something else than a request, its deferred request has waited too long,
-    /// its listener is closed, or another caller needs its descriptor.
+    /// Removes a caller and resets its connection, for one of these reasons: the caller has not
+    /// sent a request in time, it has sent something else, its deferred request has waited too
+    /// long, its listener is closed, or another caller needs its descriptor.
     pub(crate) fn reset_caller(
         &mut self,
         resources: &mut EngineResources,

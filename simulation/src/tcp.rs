@@ -34,7 +34,7 @@ pub(crate) const SACK_RANGES: usize = 3;
 pub(crate) struct Ack {
     /// The first segment that has not arrived.
     pub(crate) next: u64,
-    /// Segments after it that have arrived: first the range with the segment that caused this
+    /// Segments after `next` that have arrived: first the range with the segment that caused this
     /// acknowledgement, then the ranges that changed before. Empty ranges have no meaning.
     pub(crate) ranges: [(u64, u64); SACK_RANGES],
 }

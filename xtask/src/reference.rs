@@ -93,8 +93,8 @@ fn complete_pages() -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// Writes the manual pages to a directory. A function on the page of another one gets a page that
-/// leads there.
+/// Writes the manual pages to a directory. A function that is documented on the page of another
+/// function gets a page that refers to it.
 pub(crate) fn install_manual(man3: &Path) -> Result<()> {
     fs::create_dir_all(man3).with_context(|| man3.display().to_string())?;
     let write = |name: &str, text: &str| {

@@ -31,8 +31,8 @@ use crate::wr::WcStatus;
 ///
 /// 1. Questions, which change nothing.
 /// 2. [`transmit`](Self::transmit) sends what may be sent.
-/// 3. [`receive`](Self::receive) processes responses, and the methods with `on_` other news from
-///    the network.
+/// 3. [`receive`](Self::receive) processes responses. The methods whose names begin with `on_`
+///    process other news from the network.
 /// 4. [`expire`](Self::expire) is called at [`deadline`](Self::deadline). The methods after it are
 ///    what the owner of the connection wants or has learned elsewhere.
 pub(super) struct Requester {
