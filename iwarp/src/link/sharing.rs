@@ -23,7 +23,8 @@ use crate::socket;
 /// Whether and when a connection moves to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// The connection never moves, has already moved, or has tried to move.
+    /// The connection never moves to shared memory, has already moved, or has tried to move and
+    /// failed.
     Off,
     /// The connection moves when the peer offers memory.
     AcceptsOffer,

@@ -132,7 +132,7 @@ pub struct DatagramEnd<'t, T: Transport> {
 }
 
 impl<'t, T: Transport> Rig<'t, T> {
-    /// Creates two ends that know each other, of `a` and of `b`.
+    /// Creates an end of `a` and an end of `b` that know each other.
     pub fn datagram_pair(&self) -> (DatagramEnd<'t, T>, DatagramEnd<'t, T>) {
         let (x, y) = (End::for_datagrams(self.a), End::for_datagrams(self.b));
         let [of_y, of_x] = self.introduce(&x, &y);

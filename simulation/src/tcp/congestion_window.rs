@@ -36,8 +36,8 @@ pub(super) struct CongestionWindow {
     size: u64,
     /// The size below which the window grows by one segment for each segment acknowledged.
     threshold: u64,
-    /// The growth that congestion avoidance owes the window because it was rounded off, in parts of
-    /// segments, times the window.
+    /// What was rounded off when congestion avoidance grew the window, times the window. The unit
+    /// is the square of the unit of `size`.
     credit: u64,
     cubic: Cubic,
 }
