@@ -302,7 +302,7 @@ impl<E: MakeProgress> Reactor<E> {
             debug_assert!(!in_poller, "a follower is not in the poller");
         }
         drop(followers);
-        // The woken follower may not enter the poller either, because the event that it waits for
+        // The woken follower does not always enter the poller, because the event that it waits for
         // may arrive a moment later. If no thread leads, the progress thread takes over.
         self.progress_thread.unpark_if_parked();
     }

@@ -31,7 +31,8 @@ pub(crate) fn completions(options: &Completions, all: &Command) -> Result<bool> 
     Ok(true)
 }
 
-/// Shells complete file names where nothing else is known. Only arguments that are paths keep that.
+/// Shells complete file names for an argument whose values are not known. Only arguments that are
+/// paths keep this completion.
 fn without_file_names(command: Command) -> Command {
     command.mut_args(|argument| match argument.get_value_hint() {
         ValueHint::Unknown if argument.get_action().takes_values() => {

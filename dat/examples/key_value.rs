@@ -210,7 +210,7 @@ impl Client {
         self.slot.store(0, &slot.0)?;
         self.endpoint.post_send(&[self.slot.segment(0..SLOT_SIZE)?], 0, Flags::default())?;
         self.events.wait(None)?.completion()?;
-        // The server has the message, but may not have changed the table yet.
+        // The server has the message, but has perhaps not changed the table yet.
         while self.read(key)?.0 != slot.0 {}
         println!("{key} is now {value}");
         self.disconnect()

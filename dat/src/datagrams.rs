@@ -173,14 +173,14 @@ impl Endpoint {
         let iov = iov.expose_provenance() as u64;
         let flags = flags.bits().into();
         let arguments = [count as u64, iov, pointer(&to.address), cookie, flags];
-        // SAFETY: these are the arguments of the operation. This endpoint, which exists, has found
-        // out the address handle, and no `forget` has freed it.
+        // SAFETY: these are the arguments of the operation. This endpoint exists and has obtained
+        // the address handle, and no `forget` has freed the handle.
         unsafe { self.extended(DAT_IB_UD_SEND_OP, &arguments) }
             .map_err(|error| self.limits.explain(error, Posted::Request, local, None))
     }
 
-    /// Frees what the endpoint keeps for a peer. To send to the peer again, the endpoint must find
-    /// it out again. Datagrams to the peer that have not completed may be lost.
+    /// Frees what the endpoint keeps for a peer. To send to the peer again, the endpoint must get a
+    /// new event with the peer. Datagrams to the peer that have not completed may be lost.
     ///
     /// # Errors
     ///

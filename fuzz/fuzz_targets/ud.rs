@@ -168,7 +168,7 @@ impl Fuzz {
         self.next[0] += u64::from(unsafe { self.qp.post_datagram(&wr) }.is_ok());
     }
 
-    /// Takes the completions. Their status must be this one.
+    /// Takes the completions, all of which must have this status.
     fn poll(&mut self, status: WcStatus) {
         let mut done = [const { MaybeUninit::<Wc>::uninit() }; 4 * DEPTH];
         // SAFETY: only this thread polls the queue, and `poll` has written `n` completions.

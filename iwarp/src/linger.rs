@@ -18,8 +18,8 @@ use crate::socket::{IoOutcome, is_scarce};
 
 /// The time that the peer may take to close its side.
 const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The delay of the FIN to a peer that may not be an OpenDAT. siw fails a message that the peer has
-/// received if siw sees the peer's FIN before the sender has finished that message
+/// The delay of the FIN to a peer that is possibly not an OpenDAT. siw fails a message that the
+/// peer has received if siw sees the peer's FIN before the sender has finished that message
 /// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may be a reaction to that
 /// very message.
 const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
@@ -49,8 +49,8 @@ impl LingeringSockets {
         }
     }
 
-    /// Lets a watched socket linger if its peer may not be an OpenDAT. Sends the FIN after a delay,
-    /// so that the peer can finish its last message.
+    /// Lets a watched socket linger if its peer is possibly not an OpenDAT. Sends the FIN after a
+    /// delay, so that the peer can finish its last message.
     pub(crate) fn add_of_foreign_peer(
         &mut self,
         resources: &mut EngineResources,

@@ -54,7 +54,7 @@ enum State {
     /// posted before the close.
     Draining,
     /// The requests that were posted before the close have been carried out. The queue pair is
-    /// flushed after [`KERNEL_DRIVER_DELAY`], because the device may not have acknowledged the
+    /// flushed after [`KERNEL_DRIVER_DELAY`], because the device has perhaps not acknowledged the
     /// peer's last message yet.
     FlushDelayed,
     /// The queue pair is being flushed.

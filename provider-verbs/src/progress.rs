@@ -411,7 +411,7 @@ impl ProgressContext {
                 pair.send_cq.prefetch_and_notify();
             }
             // If an incoming message causes an error, rxe reports the error only in the completion
-            // of the receive, which the consumer may not have taken. So check the state of the
+            // of the receive, which the consumer has perhaps not taken. So check the state of the
             // queue pair.
             if self.device.is_rxe() && !sent && !received && pair.is_in_error() {
                 pair.fail();

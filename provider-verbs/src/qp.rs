@@ -234,7 +234,7 @@ impl Drop for Qp {
         *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pair.withdrawn.store(!pair.has_begun(), Ordering::Release);
         // Wait until the posted work requests have completed, but at most one second, because a
-        // faulty device may not flush them.
+        // faulty device possibly does not flush them.
         pair.end(EndCause::Dropped);
         let start = Instant::now();
         while !pair.advance_end() && start.elapsed() < Duration::from_secs(1) {

@@ -403,7 +403,7 @@ fn unload(loaded: Loaded) {
         unsafe { fini(&loaded.arguments.info) };
     }
     // The table must not stay registered, because a library's table is unmapped next. A built-in
-    // provider does not unregister its table, and a faulty library may not either.
+    // provider does not unregister its table, and neither do some faulty libraries.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() && loaded.library.is_some() {
         report(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }

@@ -440,7 +440,7 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderU
 pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
-    // Report the first failure without shrinking, because it may not be reproducible and its
+    // Report the first failure without shrinking, because it is perhaps not reproducible and its
     // adapters still exist.
     let config = Config { cases, max_shrink_iters: 0, failure_persistence: None, ..default };
     sequences(config, 60, at);

@@ -226,8 +226,8 @@ impl Conn {
         self.message(self.transaction, Message::Rej(rej))
     }
 
-    /// Makes a REJ that ends the connection. If the peer may not have sent its ID, the REJ contains
-    /// the CA GUID, by which the peer finds the connection.
+    /// Makes a REJ that ends the connection. If it is possible that the peer has not sent its ID,
+    /// the REJ contains the CA GUID, by which the peer finds the connection.
     pub(super) fn rej(&self, reason: Reason, ca_guid: u64) -> Transmit {
         let ari = ca_guid.to_be_bytes();
         let rej = Rej {

@@ -42,7 +42,7 @@ pub struct HandedOver {
 pub(super) struct Adoption {
     /// The connection's ID in the manager that has adopted it. 0 while no manager has.
     id: AtomicU32,
-    /// Whether the caller may not have the answer yet.
+    /// Whether the caller possibly does not have the answer yet.
     is_open: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Records {
         self.records.contains_key(&id)
     }
 
-    /// Whether the caller of a request to this port may not have the answer yet.
+    /// Whether the caller of a request to this port possibly does not have the answer yet.
     pub(super) fn any_open(&self, port: u16) -> bool {
         self.records.values().any(|record| record.port == port && record.is_open())
     }

@@ -186,8 +186,8 @@ impl Cm {
         self.by_request.contains_key(&(from, req.ca_guid, req.local_id))
     }
 
-    /// Whether a request to a port is open: the program has not decided, or the caller may not have
-    /// the answer yet and may repeat its REQ.
+    /// Whether a request to a port is open: the program has not decided, or the caller possibly
+    /// does not have the answer yet and so may repeat its REQ.
     pub fn has_open_requests(&self, port: u16) -> bool {
         let mut open = self.conns.values().filter(|conn| conn.state.is_open_request());
         open.any(|conn| conn.local.port() == port) || self.records.any_open(port)

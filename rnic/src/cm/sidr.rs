@@ -380,7 +380,7 @@ impl Sidr {
         let key = (from, req.request_id, transaction);
         self.answers.forget(now);
         if let Some(reply) = self.answers.find(&key) {
-            // The caller may not have got the reply.
+            // The caller has perhaps not got the reply.
             if self.buckets.take(now, from) {
                 self.transmits.push_back(reply);
             }

@@ -212,7 +212,8 @@ impl State {
         State::Closed,
     ];
 
-    /// Whether the caller of a request may not have the answer yet, and may repeat its REQ.
+    /// Whether the caller of a request possibly does not have the answer yet, and so may repeat its
+    /// REQ.
     pub const fn is_open_request(self) -> bool {
         matches!(self, State::ReqRcvd | State::Rejected | State::RepSent)
     }

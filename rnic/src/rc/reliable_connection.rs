@@ -195,8 +195,8 @@ impl ReliableConnection {
         self.requester.cursors().is_unacknowledged(psn) || self.is_path_check(psn)
     }
 
-    /// Whether this is the PSN of a [check packet](Self::check_path) that may not have reached the
-    /// peer.
+    /// Whether this is the PSN of a [check packet](Self::check_path) that has possibly not reached
+    /// the peer.
     pub fn is_path_check(&self, psn: Psn) -> bool {
         self.path_check.is_check(psn)
     }

@@ -533,9 +533,9 @@ fn with_server(
     let client = work.map(|_| ("client", route.client, client));
     if let ProgramPlace::Guest(..) = route.server {
         // A server in the guest is killed and not told to quit. A client that tells the server to
-        // quit ends immediately after its message. At that time the kernel (siw) may not have noted
-        // yet that the server's first message was sent. Then siw fails this message, and the server
-        // complains.
+        // quit ends immediately after its message. At that time the kernel (siw) has perhaps not
+        // noted yet that the server's first message was sent. Then siw fails this message, and the
+        // server complains.
         let (server, client) = Pair::serve(registry, route, server, ready, client)?;
         // The server prints nothing about performance tests, so only other work is checked.
         if !work.is_some_and(|work| work.iter().any(|arg| arg == "P")) {
@@ -600,7 +600,7 @@ fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
         "nvalid", "NOTICE",
     ];
     // siw fails a message and the queue pair if the peer disconnects as soon as it has received the
-    // message, because siw may not have noted that the message was sent. The peer of dapltest
+    // message, because siw has perhaps not noted that the message was sent. The peer of dapltest
     // disconnects after the last message.
     let harmless = |place| match place {
         ProgramPlace::Guest(guest, _) if guest.has_device("siw") => {

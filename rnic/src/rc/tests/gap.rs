@@ -308,8 +308,8 @@ fn a_second_gap_does_not_make_the_responder_forget_its_nak() {
 }
 
 /// A packet that was carried out before asks for an acknowledgement while others are kept, while
-/// they wait for the responses to a READ, and afterwards. The peer may not have got the response to
-/// the READ.
+/// they wait for the responses to a READ, and afterwards. The peer has perhaps not got the response
+/// to the READ.
 #[test]
 fn a_duplicate_is_acknowledged_in_each_state_of_a_gap() {
     let mut fixture = Fixture::new();

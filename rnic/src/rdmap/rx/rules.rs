@@ -387,10 +387,10 @@ impl Stream {
             .map_or(Terminate::new(Cause::OPERATION_UNSPECIFIED), |(terminate, _)| terminate);
         let cause = terminate.cause;
         self.work.report(told(&terminate, self.oldest_read()));
-        // The message names the segment of a refused write, and thus the write. It does not name
-        // another refused request, or contains only a part of its header. If access was refused,
-        // that request is most likely the oldest read or atomic operation that waits for its
-        // answer.
+        // If a write was refused, the message names its segment, and thus the write. If another
+        // request was refused, the message does not name the request, or contains only a part of
+        // the request's header. If the reason was a lack of access, the refused request is most
+        // likely the oldest read or atomic operation that waits for its answer.
         match self.oldest_read() {
             _ if self.fail_write(&terminate) => {}
             Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
