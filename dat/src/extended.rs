@@ -127,7 +127,7 @@ impl Endpoint {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
         // SAFETY: `&mut` makes this thread the only user of the endpoint, and the provider has
-        // reported the extension. The caller guarantees the arguments.
+        // reported the extension. The caller guarantees that the arguments are valid.
         unsafe { self.extension_op(op as c_int, arguments) }
     }
 

@@ -101,8 +101,8 @@ impl ProtectionZone {
         let mut handle = DAT_HANDLE_NULL;
         let (mut local_key, mut remote_key) = (0, 0);
         let (mut length, mut address) = (0, 0);
-        // SAFETY: the caller guarantees the memory, the zone belongs to this interface, and the
-        // variables are writable.
+        // SAFETY: the caller guarantees that the memory is valid, the zone belongs to this
+        // interface, and the variables are writable.
         unsafe {
             call!(
                 interface,

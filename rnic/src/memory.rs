@@ -82,7 +82,8 @@ pub unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
     let end = to.addr() + len;
     let fits = |size: &usize| len >= *size && end.is_multiple_of(*size);
     let Some(size) = [8, 4, 2, 1].into_iter().find(fits) else { return };
-    // SAFETY: the caller guarantees both ranges, and a store of this size is aligned.
+    // SAFETY: the caller guarantees that both ranges are valid, and a store of this size is
+    // aligned.
     unsafe {
         to.copy_from_nonoverlapping(from, len - size);
         let (to, last) = (to.add(len - size), from.add(len - size));
@@ -125,9 +126,8 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
         cfg!(miri) || matches!(error, Some(libc::ENOSYS | libc::EPERM))
     };
     if copied < 0 && is_refused() {
-        // The system call failed because a sandbox forbids it.
-        // SAFETY: the caller guarantees the ranges. If `from` has been unmapped, this copy ends the
-        // process.
+        // The system call failed because a sandbox forbids it. SAFETY: the caller guarantees that
+        // the ranges are valid. If `from` has been unmapped, this copy ends the process.
         unsafe { to.copy_from_nonoverlapping(from, len) };
         return true;
     }

@@ -32,8 +32,8 @@ pub struct BindWr<'a> {
 /// The queue pair that a datagram is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// The address of the host. [`DatagramQp::next`](crate::DatagramQp::next) returns an IPv6
-    /// address that contains an IPv4 address as that IPv4 address.
+    /// The address of the host. If this is an IPv6 address that contains an IPv4 address,
+    /// [`DatagramQp::next`](crate::DatagramQp::next) returns the IPv4 address.
     pub address: IpAddr,
     /// The way to the host: a number that only the owner of the socket interprets.
     pub route: u32,

@@ -1,4 +1,4 @@
-//! The functions of the table for service points and connection requests.
+//! The functions of the function table that handle service points and connection requests.
 
 use dat_sys::*;
 

@@ -1,4 +1,4 @@
-//! The functions of the table for endpoints, except for posts.
+//! The functions of the function table that handle endpoints, except for posts.
 
 use dat_sys::*;
 

@@ -1,4 +1,5 @@
-//! The functions of the table for EVDs and CNOs, except for dat_evd_dequeue, which is in `post`.
+//! The functions of the function table that handle EVDs and CNOs, except for dat_evd_dequeue, which
+//! is in `post`.
 
 use dat_sys::*;
 use waiting::{Wake, cancel};

@@ -1,5 +1,5 @@
-//! The functions of the table for adapters, and the functions that are the same for handles of all
-//! types.
+//! The functions of the function table that handle adapters, and the functions that are the same
+//! for handles of all types.
 
 use std::ffi::CStr;
 

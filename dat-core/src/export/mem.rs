@@ -1,4 +1,5 @@
-//! The functions of the table for protection zones, memory regions and shared receive queues.
+//! The functions of the function table that handle protection zones, memory regions and shared
+//! receive queues.
 
 use dat_sys::*;
 

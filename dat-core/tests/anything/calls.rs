@@ -1,4 +1,4 @@
-//! The functions of the table, each with arguments that are mostly valid.
+//! The functions of the function table, each with arguments that are mostly valid.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};

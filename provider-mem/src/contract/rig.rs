@@ -37,8 +37,8 @@ thread_local! {
     static OCCUPANTS: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Declares whether a message without a receive ends the connection on the wire of this thread's
-/// cases, as in iWARP. Otherwise the message waits.
+/// Declares, for the cases that this thread runs, whether a message without a receive ends the
+/// connection, as it does over iWARP. Otherwise the message waits.
 pub fn expect_receives_to_be_there(yes: bool) {
     RECEIVES_MUST_BE_THERE.set(yes);
 }

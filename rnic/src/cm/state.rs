@@ -39,7 +39,8 @@ pub enum Input {
     MraOfRep,
     /// A REJ that answers this side's REQ arrived.
     RejOfReq,
-    /// A REJ arrived that answers another message, or reports that the peer gave up.
+    /// A REJ arrived that answers a message other than this side's REQ, or reports that the peer
+    /// gave up.
     Rej,
     /// A REP arrived.
     Rep,

@@ -103,7 +103,7 @@ const IDLE_ROUND_TRIPS: u32 = 4;
 const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(1);
 /// The time that a batch of packets takes at the rate of the connection.
 const BATCH_TIME: Duration = Duration::from_micros(250);
-/// A thread that wakes up late makes up for at most this part of a round trip.
+/// A thread that wakes up late makes up for at most a round trip divided by this number.
 const PACING_CREDIT_DIVISOR: u32 = 8;
 
 /// Limits how many packets of a connection are in flight, and when they leave.
