@@ -15,7 +15,7 @@ const CFG: RxeCfg = RxeCfg {
     rd_atomic: 2,
 };
 
-/// The octets of a queue pair's memory.
+/// The number of octets of a queue pair's memory.
 const LEN: usize = 1 << 20;
 
 fn rxe() -> Rxe {

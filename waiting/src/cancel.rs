@@ -107,13 +107,13 @@ pub enum By {
     Syscall,
 }
 
-/// Makes a system call in which the thread sleeps, and returns its result. The error of a thread
-/// that ends is `Interrupted`.
+/// Makes a system call in which the thread sleeps, and returns its result. If the thread must end,
+/// returns the error `Interrupted`.
 ///
 /// # Safety
-/// `call` makes a system call by a function of `extern "C-unwind"`, which `by` describes, returns
-/// the result of that function, and does nothing else. The system call has no effect that would be
-/// lost if the thread is cancelled just before `call` returns.
+/// `call` makes a system call by a function of `extern "C-unwind"`, returns the result of that
+/// function, and does nothing else. `by` says which kind of function it is. The system call has no
+/// effect that would be lost if the thread is cancelled just before `call` returns.
 pub unsafe fn sleep(by: By, mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     let result = match STATE.get() {
         State::NotWaiting => call(),

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum Cause {
     /// A message of the peer finds no receive.
     NoReceive {
-        /// The octets of the message.
+        /// The number of octets of the message.
         octets: Octets,
         /// Whether the queue pair takes its receives from a shared receive queue.
         on_srq: bool,
@@ -21,19 +21,20 @@ pub enum Cause {
     },
     /// A message of this side finds no receive at the peer.
     PeerHasNoReceive {
-        /// The octets of the message, if they are known.
+        /// The number of octets of the message, if it is known.
         octets: Option<Octets>,
         /// Whether the message waits. If not, the connection ends.
         waits: bool,
     },
     /// A message of the peer is longer than the receive buffer.
     ReceiveTooSmall {
-        /// The octets of the message and the length of the receive buffer, if they are known.
+        /// The number of octets of the message and the length of the receive buffer, if both are
+        /// known.
         lengths: Option<(Octets, u64)>,
     },
     /// A message of this side is longer than the receive buffer of the peer.
     PeerReceiveTooSmall {
-        /// The octets of the message, if they are known.
+        /// The number of octets of the message, if it is known.
         octets: Option<Octets>,
     },
     /// The owner of the queue pair let a message take no receive buffer, although one is posted.
@@ -80,7 +81,7 @@ pub enum Cause {
     InvalidAtPeer {
         /// Whether the request was a message for a receive.
         is_message: bool,
-        /// The octets of the request.
+        /// The number of octets of the request.
         octets: u32,
     },
     /// The peer could not carry out a request, because of an error on its own side.

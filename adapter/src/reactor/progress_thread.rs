@@ -18,9 +18,9 @@ use crate::sync::lock;
 /// The time that this thread may run before the scheduler switches to another thread. This is the
 /// shortest time slice that Linux accepts.
 const TIME_SLICE: Duration = Duration::from_micros(100);
-/// If a consumer makes this many ready waits during one sleep of the thread, the consumer takes
-/// completions and will make a pass itself. A consumer that makes fewer ready waits may watch
-/// memory between them.
+/// If a consumer makes this many waits that find completions at once (ready waits) during one sleep
+/// of the progress thread, the consumer takes completions and will make a pass itself. A consumer
+/// that makes fewer ready waits may watch memory between them.
 const MIN_READY_WAITS: u32 = 4;
 
 /// Runs the body of an adapter's thread. If the body panics, ends the process, as for a panic on

@@ -395,7 +395,7 @@ pub(super) fn local_cause(usage: LocalUse, error: PostError) -> Cause {
     Cause::LocalMemory { usage, why }
 }
 
-/// The octets of a whole message or access.
+/// The number of octets of a whole message or access.
 fn whole(bytes: u32) -> Octets {
     Octets { count: bytes.into(), whole: true }
 }

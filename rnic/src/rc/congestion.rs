@@ -45,7 +45,7 @@ const LOSS_FACTOR: (u64, u64) = (7, 10);
 /// The growth per round trip, in 1/1024 packets, that is as fast as that of a Reno sender (RFC
 /// 9438: α = 3 (1 - β) / (1 + β)).
 const RENO_GROWTH: u64 = 542;
-/// The octets of the headers of IPv4 and TCP, with timestamps.
+/// The number of octets of the headers of IPv4 and TCP, with timestamps.
 const TCP_HEADER_OCTETS: usize = 52;
 /// The growth is compared with TCP in IP packets of this size. `JUMBO_IP_MTU` applies if the path
 /// MTU is 4096, because only then the peer's interface is known to have jumbo frames.

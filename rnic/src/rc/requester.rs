@@ -631,7 +631,7 @@ impl Requester {
     }
 }
 
-/// The octets of the message that is at a position of the send queue.
+/// The number of octets of the message that is at a position of the send queue.
 fn message_octets(work: &Work, at: usize) -> Option<Octets> {
     work.request(at).map(|(wqe, _)| octets(wqe.len.into(), true))
 }

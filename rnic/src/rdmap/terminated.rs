@@ -46,7 +46,7 @@ fn refusal(cause: Cause) -> Option<Refusal> {
 /// What a TERMINATE says about the refused segment.
 #[derive(Default)]
 struct Segment {
-    /// The octets of the message up to the end of the segment.
+    /// The number of octets of the message up to the end of the segment.
     message: Option<Octets>,
     access: Option<Access>,
 }

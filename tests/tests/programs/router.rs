@@ -63,9 +63,9 @@ struct Contender {
     name: &'static str,
     provider: &'static Provider,
     ia_params: &'static str,
-    /// The octets of a full packet, from the IP header on.
+    /// The number of octets of a full packet, from the IP header on.
     packet: u64,
-    /// The octets of the headers of such a packet.
+    /// The number of octets of the headers of such a packet.
     headers: u64,
 }
 

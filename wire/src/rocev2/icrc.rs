@@ -212,7 +212,8 @@ fn recover_identification(
 /// The flag DF, in octet 6 of an IPv4 header.
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// The CRC of the headers before a packet, including the octets of ones before them.
+/// The CRC of the eight octets 0xFF with which the checksum starts, and of the headers before a
+/// packet.
 fn header_crc(ip: &[u8], udp: [u8; 8]) -> u32 {
     let mut hasher = hasher(linear::ALL_ONES_8);
     hasher.update(ip);

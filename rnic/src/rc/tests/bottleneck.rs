@@ -16,7 +16,7 @@ struct Queue {
     queued: VecDeque<(Instant, usize)>,
     /// The packets that have not arrived: the time of arrival, the connection, and the packet.
     in_flight: VecDeque<(Instant, usize, Vec<u8>)>,
-    /// The octets of all packets that were sent to this link, even if they were lost.
+    /// The number of octets of all packets that were sent to this link, even if they were lost.
     offered_octets: usize,
 }
 

@@ -75,7 +75,7 @@ impl Stream {
         placed.map_err(|error| self.fail_local_protection(error))
     }
 
-    /// The octets of the current segment that have not been placed.
+    /// The number of octets of the current segment that have not been placed.
     fn octets_left(&self) -> Octets {
         octets(self.rx.frame.left as u64, self.rx.frame.header.last())
     }

@@ -659,7 +659,8 @@ fn every_comparison_of_the_vectors() {
     }
 }
 
-/// The octets of the signature that a caller of another implementation may send, too.
+/// Octets that differ from the signature, even only in the last octet, show that the caller is
+/// another implementation. Fewer octets, which agree, decide nothing.
 #[test]
 fn the_signature_ends_with_its_last_octet() {
     for (changed, read, outcome) in [

@@ -22,7 +22,7 @@ pub(super) fn rounds() -> Option<usize> {
     opendat_tests::setting("guest-speed")?.parse().ok()
 }
 
-/// The octets of an operation, and the number of operations that are measured.
+/// The number of octets of an operation, and the number of operations that are measured.
 const SIZES: &[(u32, u32)] = &[(64, 10_000), (4096, 5000), (65536, 500), (262_144, 150)];
 const OPERATIONS: [&str; 2] = ["RW", "RR"];
 const MODES: [(&str, &str); 2] = [("blocking", "b"), ("polling", "p")];
