@@ -178,7 +178,7 @@ impl Cm {
         }
     }
 
-    /// Allows the REQ of a connection to be a new request from now on.
+    /// From now on, treats a repetition of the REQ of a connection as a new request.
     pub(super) fn forget_request(&mut self, request: &RequestKey, id: u32) {
         if self.by_request.get(request) == Some(&id) {
             remove(&mut self.by_request, request);

@@ -59,8 +59,9 @@ pub(super) struct Rx {
     /// `backlog_taken` of them have been processed.
     backlog: Vec<u8>,
     backlog_taken: usize,
-    /// While the stream is stalled, the position in the backlog of the first frame in which no
-    /// report was looked for. `None` if none was looked for behind the message that waits.
+    /// While the stream is stalled, the position in the backlog from which on the search for
+    /// reports continues: the first frame that was not searched. `None` if the search has not
+    /// begun.
     ahead: Option<usize>,
 
     /// The MSN of the current or next SEND. `send_placed` is the number of its octets that have

@@ -61,7 +61,8 @@ pub(super) struct Established {
     pub(super) link_index: usize,
     /// Whether the queue pair is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
-    /// Whether threads that post receives tell the engine, because the peer waits for a receive.
+    /// Whether a thread that posts a receive must notify the engine, because the peer waits for a
+    /// receive.
     wants_receives: bool,
 }
 

@@ -229,7 +229,8 @@ mod tests {
         }
     }
 
-    /// The sum of 1 / window over the acknowledgements of a round trip, computed by hand.
+    /// The expected growth in a round trip is the sum of 1 / window over its acknowledgements,
+    /// computed by hand.
     #[test]
     fn reno_halves_and_adds_a_segment_per_round_trip() {
         let mut window = CongestionWindow::new(Algorithm::Reno);

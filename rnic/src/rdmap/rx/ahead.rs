@@ -25,8 +25,8 @@ impl Stream {
     }
 
     /// Keeps octets behind the message that waits for a receive, at most as many as
-    /// [`wants_ahead`](Self::wants_ahead) has returned. Completes the writes that reports among the
-    /// octets name.
+    /// [`wants_ahead`](Self::wants_ahead) has returned. If there are reports among the octets,
+    /// completes the writes that the reports name.
     pub fn rx_ahead(&mut self, octets: &[u8]) {
         self.stats.rx_octets += octets.len() as u64;
         self.rx.backlog.extend_from_slice(octets);
@@ -35,7 +35,7 @@ impl Stream {
         self.work.announce();
     }
 
-    /// Handles the reports in the backlog from the first frame on that was not looked at.
+    /// Handles the reports in the backlog, starting at the first frame that was not searched.
     fn look_for_reports(&mut self) {
         let mut at = self.rx.ahead.unwrap_or_else(|| self.start_of_next_frame());
         while let Some(octets) = self.rx.backlog.get(at..)
