@@ -158,11 +158,11 @@ impl Work {
     }
 
     /// Places octets in segments, starting `offset` octets into them. `by` says whose rights apply.
-    /// For the segments of a receive, it is the scope that [`recv_segments`](Self::recv_segments)
-    /// returns, and [`Right::LocalWrite`]. For the segments of a request, it is
+    /// For the segments of a receive, `by` is the scope that [`recv_segments`](Self::recv_segments)
+    /// returns, and [`Right::LocalWrite`]. For the segments of a request, `by` is
     /// [`scope`](Self::scope), and the right that belongs to the use of its segments
-    /// ([`OpFacts::local`](crate::OpFacts::local)). Only [`Right::LocalWrite`] and
-    /// [`Right::RemoteWrite`] permit this.
+    /// ([`OpFacts::local`](crate::OpFacts::local)). Returns an error unless the right is
+    /// [`Right::LocalWrite`] or [`Right::RemoteWrite`].
     #[inline]
     pub fn scatter(
         &self,

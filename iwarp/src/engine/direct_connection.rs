@@ -65,7 +65,8 @@ impl DirectConnection {
 mod tests {
     use super::*;
 
-    /// Reports connections by the poller, and returns the direct one afterwards.
+    /// Acts as if the poller had reported these connections. Returns the connection that is then
+    /// read directly.
     fn report(direct: &mut DirectConnection, connections: &[usize]) -> Option<usize> {
         connections.iter().for_each(|&connection| direct.has_reported(connection, false));
         direct.connection()

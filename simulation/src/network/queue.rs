@@ -33,7 +33,7 @@ pub enum Discipline {
     /// avoidance", 1993), with a weight of 1/512. From `min` to `max` the probability grows to
     /// 10 %, and from there to twice `max` it grows to 100 % ("gentle RED").
     Red {
-        /// The average number of octets from which packets are marked or dropped.
+        /// The average number of octets above which packets are marked or dropped.
         min: u64,
         /// The average number of octets at which the probability is 10 %.
         max: u64,
