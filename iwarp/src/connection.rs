@@ -261,7 +261,7 @@ impl CapturedFlow {
     /// may still have to be read.
     ///
     /// # Safety
-    /// The part of the vector that `outcome` says was moved must be readable.
+    /// As many octets of the vector as `outcome` says must be readable.
     #[cold]
     unsafe fn record_sent(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
         if let &IoOutcome::Octets(n) = outcome {
@@ -273,7 +273,7 @@ impl CapturedFlow {
     /// Records the octets of a receive, or the end of the stream.
     ///
     /// # Safety
-    /// The part of the vector that `outcome` says was moved must be readable.
+    /// As many octets of the vector as `outcome` says must be readable.
     #[cold]
     unsafe fn record_received(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
         match *outcome {

@@ -88,7 +88,8 @@ impl Unconfirmed {
         Some(UnconfirmedRequest { all: Arc::clone(self), address, is_accepted: false })
     }
 
-    /// Makes the next change wake an engine, which has deferred requests.
+    /// Records an engine that has deferred requests. The next change of the unconfirmed requests
+    /// wakes this engine.
     pub(crate) fn wake_at_change(&self, waker: EngineWaker) {
         self.state().waker = Some(waker);
     }

@@ -57,7 +57,8 @@ pub(super) const STRICT: &[Strictness] = &[
     },
 ];
 
-/// What cases accept of every adapter where the standard leaves room.
+/// A rule of the standard that permits several results, and those that the cases accept from every
+/// adapter.
 #[derive(Debug, Serialize)]
 pub struct Room {
     #[serde(skip)]

@@ -8,8 +8,8 @@ use crate::wr::{DatagramWr, Destination, OpKind};
 /// The mask of a queue pair's number.
 const QPN_MASK: u32 = 0xFF_FFFF;
 
-/// Where a datagram leaves and for which host: all of its destination except the queue pair and its
-/// Q_Key.
+/// The host to which a datagram goes, and the route to the host: the destination without the queue
+/// pair and its Q_Key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     /// The address as an IPv6 address, in two halves.
