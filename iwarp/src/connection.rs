@@ -20,7 +20,7 @@ use crate::socket::{self, IoOutcome};
 pub(crate) struct Connection {
     socket: Socket,
     captured: Option<Box<CapturedFlow>>,
-    /// The octets that TCP has sent and received.
+    /// The numbers of octets that TCP has sent and received.
     sent: u64,
     received: u64,
     pub(crate) shared_memory: Option<Box<SharedMemory>>,

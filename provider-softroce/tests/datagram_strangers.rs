@@ -109,7 +109,7 @@ fn with_key(qpn: u32, q_key: u32, payload: &[u8]) -> Packet<'_> {
     Packet { bth, extension: Extension::Deth(deth), payload }
 }
 
-/// The octets that malloc has handed out, in all its arenas.
+/// The number of octets that malloc has handed out, in all its arenas.
 fn bytes_in_use() -> usize {
     // SAFETY: the function takes no arguments.
     let info = unsafe { libc::mallinfo2() };

@@ -156,7 +156,7 @@ fn exchange(rig: &Rig<'_, Roce>, from: &End<'_, Roce>, to: &End<'_, Roce>, round
     assert!(from.mem.read(40_000, 12_000) == octets, "round {round}: read octets differ");
 }
 
-/// The octets that malloc has handed out, in all its arenas.
+/// The number of octets that malloc has handed out, in all its arenas.
 fn bytes_in_use() -> usize {
     // SAFETY: the function takes no arguments.
     let info = unsafe { libc::mallinfo2() };

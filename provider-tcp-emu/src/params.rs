@@ -8,8 +8,8 @@
 //!   connections within the host, and the system's default for other connections.
 //! - `extended`: `on` offers immediate data and atomic operations (RFC 7306) to peers that support
 //!   them; `off` never offers them. The default is `on`.
-//! - `fpdu`: the octets of the largest FPDU that is sent, 128 to 65536. The default is 65536. If
-//!   the peer accepts no FPDUs above the MSS, the MSS is the limit.
+//! - `fpdu`: the number of octets of the largest FPDU that is sent, 128 to 65536. The default is
+//!   65536. If the peer accepts no FPDUs above the MSS, the MSS is the limit.
 //! - `timeout`: the time in milliseconds, 32 to 600,000, after which TCP probes a silent peer on
 //!   another host, and the time between two probes. The default is 10000.
 //! - `retries`: the number of times that TCP repeats a probe, 0 to 7. The default is 5.

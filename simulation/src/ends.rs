@@ -22,7 +22,7 @@ use crate::tcp::Ack;
 
 /// The time that a consumer takes to post the next receive if it posts one at a time.
 pub(crate) const CONSUMER_TIME: Duration = Duration::from_micros(10);
-/// The octets of the headers of Ethernet and IPv4.
+/// The number of octets of the headers of Ethernet and IPv4.
 const ETHERNET_IP_OCTETS: usize = 14 + 20;
 
 /// The content of a packet.
@@ -41,7 +41,7 @@ pub(crate) struct Outgoing {
     pub(crate) content: Content,
     /// The size on the wire.
     pub(crate) octets: usize,
-    /// The octets of payload.
+    /// The number of octets of payload.
     pub(crate) payload: usize,
     pub(crate) ecn: Ecn,
 }

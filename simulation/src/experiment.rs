@@ -72,7 +72,7 @@ struct Flow {
     ends: [Box<dyn End>; 2],
     hosts: [Host; 2],
     is_done: bool,
-    /// The octets of payload, and the packets, that both ends have sent.
+    /// The numbers of payload octets and of packets that both ends have sent.
     payload_sent: u64,
     packets_sent: u64,
     /// The part of `payload_sent` that had been sent before.

@@ -9,7 +9,7 @@ use crate::Operation;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) operation: Operation,
-    /// The octets of a message.
+    /// The number of octets of a message.
     pub(crate) size: u32,
     /// The number of messages. `None` means no limit.
     pub(crate) messages: Option<usize>,

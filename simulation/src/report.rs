@@ -31,7 +31,7 @@ pub struct Report {
     pub completion_median: Duration,
     /// The 99th percentile of this time.
     pub completion_p99: Duration,
-    /// The octets in the fullest queue of the bottleneck, averaged over time.
+    /// The number of octets in the fullest queue of the bottleneck, averaged over time.
     pub queue_mean: u64,
     /// The maximum number of octets in a queue of the bottleneck.
     pub queue_max: u64,

@@ -36,7 +36,7 @@ pub struct Scenario {
     pub flows: usize,
     /// The operation that moves a message.
     pub operation: Operation,
-    /// The octets of a message.
+    /// The number of octets of a message.
     pub size: u32,
     /// The number of messages of each flow. `None` means no limit.
     pub messages: Option<usize>,

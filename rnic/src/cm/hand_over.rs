@@ -28,7 +28,7 @@ use crate::shrinking_map::{remove, shrink};
 /// doubles with each further check, up to [`CHECK_INTERVAL_MAX`].
 const FIRST_CHECK_AFTER: Duration = Duration::from_millis(1);
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(256);
-/// Ended records are not searched for while there are fewer records than this number.
+/// The search for ended records begins only if there are at least this many records.
 const MIN_RECORDS_BEFORE_SWEEP: usize = 64;
 
 /// A request that one [`Cm`] has handed over and another can adopt. If it is dropped, nobody

@@ -228,7 +228,7 @@ impl Established {
     }
 
     /// Sends bursts until one turn ends, or until `wants_more` returns false. `may_send` says
-    /// whether another burst may be sent or may wait, and `transmit` adds packets to a burst.
+    /// whether another burst is permitted, and `transmit` adds packets to a burst.
     #[inline]
     fn transmit_turn(
         &mut self,

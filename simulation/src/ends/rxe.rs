@@ -20,7 +20,7 @@ const RETRIES: u8 = 6;
 const RD_ATOMIC: usize = 16;
 /// The time that the requester takes for a packet.
 const PACKET_TIME: Duration = Duration::from_micros(2);
-/// The octets of the UDP header and the ICRC.
+/// The number of octets of the UDP header and the ICRC.
 const UDP_ICRC_OCTETS: usize = 8 + 4;
 
 /// The memory of each end, as the peer names it.

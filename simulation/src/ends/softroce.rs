@@ -14,7 +14,8 @@ use crate::posted_messages::{Load, PostedMessages};
 use crate::queue_pair::{Memory, QUEUE_DEPTH, Queues};
 use crate::{Operation, Receives, Scenario};
 
-/// The octets of the UDP header. The ICRC, which a burst has room for, is counted with the packet.
+/// The number of octets of the UDP header. The ICRC, which a burst has room for, is counted with
+/// the packet.
 const UDP_OCTETS: usize = 8;
 /// The number of the peer's queue pair, which matters to nobody in an experiment.
 const PEER_QPN: u32 = 0x11;
@@ -42,7 +43,7 @@ pub(crate) struct Softroce {
     /// The messages of this end. `None` if the peer posts all messages.
     requests: Option<PostedMessages>,
     receives: Receives,
-    /// The octets of a receive.
+    /// The number of octets of a receive.
     receive_octets: u32,
     /// The time at which the consumer posts the next receive.
     next_receive: Option<Instant>,

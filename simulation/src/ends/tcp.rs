@@ -8,9 +8,9 @@ use crate::network::Ecn;
 use crate::posted_messages::{Load, PostedMessages};
 use crate::tcp::{Ack, Algorithm, Receiver, Sender};
 
-/// The octets of the TCP header with timestamps.
+/// The number of octets of the TCP header with timestamps.
 const HEADER_OCTETS: usize = 32;
-/// The octets of the headers of IPv4 and TCP.
+/// The number of octets of the headers of IPv4 and TCP.
 const IP_TCP_OCTETS: usize = 20 + HEADER_OCTETS;
 
 /// The end that sends data.
@@ -42,7 +42,7 @@ impl TcpSource {
         (self.requests.load.size as usize).div_ceil(self.segment_octets) as u64
     }
 
-    /// The octets of a segment. The last segment of a message may be shorter.
+    /// The number of octets of a segment. The last segment of a message may be shorter.
     fn octets(&self, number: u64) -> usize {
         let segments = self.segments();
         match (number + 1).is_multiple_of(segments) {

@@ -6,8 +6,8 @@ use super::{Ack, SACK_RANGES};
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     next: u64,
-    /// The ranges after `next` that have arrived, the one that changed last first. A range contains
-    /// its first number and not its second.
+    /// The ranges after `next` that have arrived. The range that has changed most recently is the
+    /// first one. A range contains its first number and not its second.
     ranges: Vec<(u64, u64)>,
 }
 

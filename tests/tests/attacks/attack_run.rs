@@ -57,7 +57,7 @@ pub(crate) struct Progress {
     /// the attacker took for them. `closed` has the same for a closed port.
     pub(crate) open: (u64, f64),
     pub(crate) closed: (u64, f64),
-    /// The octets that the transfer has moved.
+    /// The number of octets that the transfer has moved.
     pub(crate) octets: u64,
     pub(crate) newcomers: usize,
 }
