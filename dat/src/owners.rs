@@ -49,7 +49,7 @@ struct Owners {
     /// The freed endpoints whose events may still be queued, in the order of their frees: the
     /// number of the free, and the handle.
     freed: VecDeque<(u64, usize)>,
-    /// How many endpoints with events were freed. This is the number of the latest free.
+    /// The number of frees of endpoints with events so far. The latest free has this number.
     frees: u64,
 }
 

@@ -444,8 +444,8 @@ impl<T: Transport> EpShared<T> {
 
     /// Reports an event about a peer. The endpoint keeps `private` for the consumer until the
     /// consumer frees it (dat_ib_ud_cm_free) or the endpoint is freed. `own_qpn` is the number by
-    /// which the peer knows the endpoint's queue pair. OFED's library does not tell it, and leaves
-    /// `val` as it was.
+    /// which the peer knows the endpoint's queue pair. The event reports this number in the member
+    /// `val`, which OFED's library leaves as it was.
     fn report_about_peer(
         &self,
         peers: &Mutex<Peers>,

@@ -174,7 +174,8 @@ impl Future for Driver {
 }
 
 impl Drop for Driver {
-    /// A runtime that shuts down drops its tasks.
+    /// Stops the adapter, because a runtime that shuts down drops its tasks, and the driver with
+    /// them.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade()
             && shared.lock().stopped.is_none()

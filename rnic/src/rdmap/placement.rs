@@ -23,7 +23,7 @@ pub(super) struct Writes {
     reported: u64,
     /// The number of marked writes that TCP has accepted and that the peer has not reported.
     outstanding: u64,
-    /// The position of the oldest of these writes in the send queue, if there is one.
+    /// The position of the oldest outstanding write in the send queue, if there is one.
     oldest: usize,
     /// The number of marked writes of the peer that are placed.
     pub(super) placed: u64,

@@ -154,8 +154,8 @@ fn loom_a_leaving_and_a_new_waiter_do_not_poll_together() {
         assert!(
             evd.queued.load(Ordering::Acquire) == 0 || evd.triggers.load(Ordering::Acquire) > 0
         );
-        // The waiter that leaves has announced no event. If it did, the wait of the new waiter
-        // could end for a completion that must not wake.
+        // The waiter that leaves has announced no event. An announcement could end the wait of the
+        // new waiter because of a completion that must not wake a waiter.
         assert!(evd.waiter_slot.announced() == Announced(1));
     });
 }
