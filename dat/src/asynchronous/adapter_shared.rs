@@ -174,7 +174,7 @@ impl Future for Driver {
 }
 
 impl Drop for Driver {
-    /// Stops the adapter, because a runtime that shuts down drops its tasks, and the driver with
+    /// Ends all futures, because a runtime that shuts down drops its tasks, and the driver with
     /// them.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade()

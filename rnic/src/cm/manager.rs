@@ -343,7 +343,7 @@ impl Cm {
                 continue;
             };
             if conn.armed != Some(at) {
-                // The timer of a record that is gone. The connection got the ID of that record.
+                // This is the timer of a record that is gone, and whose ID the connection has got.
                 self.timers.remove(&(at, id));
                 continue;
             }
