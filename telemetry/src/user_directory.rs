@@ -303,7 +303,8 @@ fn is_private(found: &Stat) -> bool {
 fn candidates(place: &Path, usual: &Path) -> io::Result<Vec<Candidate>> {
     let mut random = Vec::new();
     match fs::read_dir(place) {
-        // Without the right to read the place, no process creates a directory with a random name.
+        // If this user may not read `place`, no process of the user has created a directory with a
+        // random name there.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         entries => {
             for entry in entries? {

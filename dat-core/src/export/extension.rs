@@ -203,7 +203,7 @@ unsafe fn send_datagram<T: Transport, const THREAD_SAFE: bool>(
 /// # Safety
 /// The requirements of [`handle_extendedop`] apply.
 unsafe fn free_address_handle<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees that the argument is that of this operation.
+    // SAFETY: the caller guarantees that the argument belongs to this operation.
     unsafe {
         let address = args.pointer::<DAT_IB_ADDR_HANDLE>();
         let ah = match address.is_null() {

@@ -33,8 +33,8 @@ use crate::{Adapter, EndpointBuilder, Error, EventDispatcher, ProtectionZone, Re
 /// ```
 pub struct AsyncAdapter {
     adapter: Adapter,
-    /// Another value for the driver's dispatcher, to create objects with. Only the driver takes
-    /// events.
+    /// The dispatcher of the driver, as a second value with which objects are created. Only the
+    /// driver takes events.
     events: EventDispatcher,
     shared: Arc<AdapterShared>,
 }
