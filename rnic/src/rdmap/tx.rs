@@ -265,7 +265,7 @@ impl Stream {
             let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
             if kind == Kind::Local {
                 // The request waits until all gathered octets have been accepted. The next
-                // gathering then finds it here again.
+                // gathering then begins at this request.
                 if tx.octets() > 0 {
                     break;
                 }

@@ -133,7 +133,8 @@ fn dispatch_other(
                 || local_address.cm.has_request(from.ip(), req);
             !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
-        // One listener takes both kinds of requests, so its name is the same for both.
+        // One listener takes both kinds of requests, so for both kinds the service ID of the TCP
+        // port names the listener.
         Message::SidrReq(req) => {
             let port = req.service.udp_port();
             let here = port.is_none_or(|port| listeners.has_port(port))
