@@ -8,7 +8,10 @@ use crate::*;
 /// Invokes a macro with the functions of the table of uDAPL 1.2 or 2.0. `provider_functions!(2.0 =>
 /// then, first)` expands to `then! { first list }`.
 ///
-/// The functions have the order of [`DAT_PROVIDER`], so the words `registry` and `forwarded`
+/// The list begins with the functions behind `library`. They are not in the table: a C library
+/// implements them in both versions, with the method that follows a function.
+///
+/// The other functions have the order of [`DAT_PROVIDER`], so the words `registry` and `forwarded`
 /// alternate in the list. The registry implements the functions behind `registry` for the consumer.
 /// It forwards the functions behind `forwarded` to the provider of their first argument. The word
 /// in front of a first argument is the type of the object:
@@ -81,6 +84,20 @@ macro_rules! provider_functions {
     ) => {
         $($then)::+! {
             $($first)*
+            library {
+                dat_ia_openv(name: DAT_NAME_PTR, async_evd_qlen: DAT_COUNT,
+                    async_evd: *mut DAT_EVD_HANDLE, ia: *mut DAT_IA_HANDLE, major: u32, minor: u32,
+                    threadsafe: DAT_BOOLEAN) => open;
+                dat_ia_close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) => close;
+                dat_registry_list_providers(max: DAT_COUNT, count: *mut DAT_COUNT,
+                    infos: *mut *mut DAT_PROVIDER_INFO) => list_providers;
+                dat_registry_add_provider(table: *const DAT_PROVIDER,
+                    info: *const DAT_PROVIDER_INFO) => add_provider;
+                dat_registry_remove_provider(table: *const DAT_PROVIDER,
+                    info: *const DAT_PROVIDER_INFO) => remove_provider;
+                dat_strerror(status: DAT_RETURN, type_name: *mut *const core::ffi::c_char,
+                    subtype_name: *mut *const core::ffi::c_char) => strerror;
+            }
             registry {
                 /// The version and the thread safety are not among the arguments, because the
                 /// registry evaluates them.
@@ -291,6 +308,7 @@ macro_rules! provider_functions {
 macro_rules! provider_table {
     (
         $pages:literal $(#[$table:meta])*
+        library { $($of_library:tt)* }
         $(
             registry { $(
                 $(#[$own_remark:meta])*

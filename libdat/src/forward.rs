@@ -80,9 +80,10 @@ pub fn find(
     found.ok_or(status)
 }
 
-/// Defines and exports the functions that are forwarded to a provider, from the list
-/// [`dat_sys::provider_functions!`]. `DAT_PROVIDER` and the argument types are those that are in
-/// scope where the list is invoked.
+/// Defines and exports the functions of the list [`dat_sys::provider_functions!`]: those that the
+/// [`Library`] implements ([`functions!`](crate::functions)), and those that are forwarded to a
+/// provider. `DAT_PROVIDER` and the argument types are those that are in scope where the list is
+/// invoked.
 ///
 /// If the thread is cancelled in the provider's function, the stack is unwound through the function
 /// defined here. So its frame catches no panics and has nothing with a destructor when it calls the
@@ -91,6 +92,7 @@ pub fn find(
 macro_rules! forward {
     (
         $version:literal
+        library { $($of_library:tt)* }
         $(
             registry { $($own:tt)* }
             forwarded { $(
@@ -100,32 +102,37 @@ macro_rules! forward {
                     $(, $changed:ident)?;
             )* }
         )*
-    ) => {$($(
-        #[doc = concat!("`", stringify!($name), "`.")]
-        #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($object: $object_type $(, $arg: $type)*) -> DAT_RETURN {
-            type Function = unsafe extern "C-unwind" fn($object_type $(, $type)*) -> DAT_RETURN;
-            let (library, kind) = const { (&crate::LIBRARY, &$crate::forward::$kind) };
-            let ($object, table) = match $crate::forward::find(library, kind, $object) {
-                Ok((object, table)) => (object, table.cast::<DAT_PROVIDER>()),
-                Err(status) => return status,
-            };
-            // SAFETY: this is the table of a registered provider of this version, which an open IA
-            // keeps in memory.
-            match unsafe { (*table).$member } {
-                Some(function) => {
-                    // SAFETY: the types differ at most in whether an unwinding may pass the
-                    // function.
-                    #[allow(clippy::useless_transmute)] // Some entries have this type already.
-                    let function: Function = unsafe { std::mem::transmute(function) };
-                    // SAFETY: this calls the provider's function with its own object. The consumer
-                    // guarantees the other arguments.
-                    unsafe { function($object $(, $arg)*) }
+    ) => {
+        $crate::functions! { $version; $($of_library)* }
+        $($(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                $object: $object_type $(, $arg: $type)*
+            ) -> DAT_RETURN {
+                type Function = unsafe extern "C-unwind" fn($object_type $(, $type)*) -> DAT_RETURN;
+                let (library, kind) = const { (&crate::LIBRARY, &$crate::forward::$kind) };
+                let ($object, table) = match $crate::forward::find(library, kind, $object) {
+                    Ok((object, table)) => (object, table.cast::<DAT_PROVIDER>()),
+                    Err(status) => return status,
+                };
+                // SAFETY: this is the table of a registered provider of this version, which an open
+                // IA keeps in memory.
+                match unsafe { (*table).$member } {
+                    Some(function) => {
+                        // SAFETY: the types differ at most in whether an unwinding may pass the
+                        // function.
+                        #[allow(clippy::useless_transmute)] // Some entries have this type already.
+                        let function: Function = unsafe { std::mem::transmute(function) };
+                        // SAFETY: this calls the provider's function with its own object. The
+                        // consumer guarantees the other arguments.
+                        unsafe { function($object $(, $arg)*) }
+                    }
+                    None => library.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
                 }
-                None => library.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
             }
-        }
-        $crate::version!($version, $name);
-    )*)*};
+            $crate::version!($version, $name);
+        )*)*
+    };
 }

@@ -178,32 +178,32 @@ impl Library {
         DAT_SUCCESS
     }
 
-    /// dat_registry_add_provider.
+    /// dat_registry_add_provider. `Table` is the DAT_PROVIDER of the library's version.
     ///
     /// # Safety
     ///
     /// The requirements are those of [`abi::add_provider`].
-    pub unsafe fn add_provider(
+    pub unsafe fn add_provider<Table>(
         &self,
-        table: *const DAT_PROVIDER,
+        table: *const Table,
         info: *const DAT_PROVIDER_INFO,
     ) -> DAT_RETURN {
         // SAFETY: the caller fulfils the contract of this function.
-        self.status(unsafe { abi::add_provider(table, info) })
+        self.status(unsafe { abi::add_provider(table.cast(), info) })
     }
 
-    /// dat_registry_remove_provider.
+    /// dat_registry_remove_provider. `Table` is the DAT_PROVIDER of the library's version.
     ///
     /// # Safety
     ///
     /// The requirements are those of [`abi::remove_provider`].
-    pub unsafe fn remove_provider(
+    pub unsafe fn remove_provider<Table>(
         &self,
-        table: *const DAT_PROVIDER,
+        table: *const Table,
         info: *const DAT_PROVIDER_INFO,
     ) -> DAT_RETURN {
         // SAFETY: the caller fulfils the contract of this function.
-        self.status(unsafe { abi::remove_provider(table, info) })
+        self.status(unsafe { abi::remove_provider(table.cast(), info) })
     }
 
     /// dats_get_ia_handle: converts between the consumer's IA handle and the provider's.

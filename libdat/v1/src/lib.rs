@@ -14,5 +14,4 @@ use registry::Api;
 
 static LIBRARY: Library = Library::new(Api::U1_2, &[builtin::ADAPTERS]);
 
-libdat::functions!("DAT_1.2");
 dat_sys::provider_functions!(1.2 => libdat::forward, "DAT_1.2");

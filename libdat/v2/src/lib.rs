@@ -14,5 +14,4 @@ use libdat::Library;
 
 static LIBRARY: Library = Library::new(Api::U2_0, &[builtin::ADAPTERS]);
 
-libdat::functions!("DAT_2.0");
 dat_sys::provider_functions!(2.0 => libdat::forward, "DAT_2.0");

@@ -13,7 +13,7 @@ use crate::provider::Transport;
 
 /// Defines the functions, and a table of them.
 macro_rules! same {
-    ($(
+    (library { $($of_library:tt)* } $(
         registry { $($own:tt)* }
         forwarded { $(
             $(#[$remark:meta])*
