@@ -22,7 +22,8 @@
 //!     Datagram { src: local, dst: peer, id: 0, dont_fragment: true, payload: b"a datagram" };
 //! capture.udp(Instant::now(), Direction::Out, &sent);
 //!
-//! let mut flow = capture.tcp(Instant::now(), local, peer, Direction::Out).ok_or("recorded at the other end")?;
+//! let flow = capture.tcp(Instant::now(), local, peer, Direction::Out);
+//! let mut flow = flow.ok_or("the other end of the connection is recorded")?;
 //! flow.data(Instant::now(), Direction::In, b"octets of a stream");
 //! flow.finish(Instant::now(), Direction::In);
 //!

@@ -14,8 +14,8 @@
 //! | `error` | errors of an adapter as errors of DAT: [`error`], [`open_error`] |
 //! # Example
 //!
-//! The software adapter of the crate `iwarp` becomes a transport, whose limits and objects are those
-//! of DAT:
+//! The software adapter of the crate `iwarp` becomes a transport, whose limits and objects are
+//! those of DAT:
 //!
 //! ```
 //! use dat_adapter::{Adapter, Params, open_error};

@@ -2,8 +2,8 @@
 //! the kernel's rxe and siw.
 //! # Example
 //!
-//! Every port of every device has an entry. A host without a device has no entry, and its error says
-//! how to get one:
+//! Every port of every device has an entry. A host without a device has no entry, and its error
+//! says how to get one:
 //!
 //! ```
 //! use dat_core::provider::Provider;
