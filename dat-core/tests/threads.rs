@@ -295,12 +295,11 @@ fn an_adapter_that_no_thread_can_close_stays_open() {
             assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGURG) }, 0);
             thread::yield_now();
         }
-        let answer = client::result(CLOSED.load(Ordering::SeqCst)).unwrap_err();
-        assert_eq!(answer.kind(), DAT_INSUFFICIENT_RESOURCES);
-        // The adapter and the wait go on.
-        dat!(table, evd_free_func(side.new_evd(DAT_EVD_SOFTWARE_FLAG))).unwrap();
         dat!(table, evd_free_func(evd)).unwrap();
         assert_eq!(waiter.join().expect("no panic"), Err(Error::of(DAT_ABORT)));
     });
+    let answer = client::result(CLOSED.load(Ordering::SeqCst)).unwrap_err();
+    assert_eq!(answer.kind(), DAT_INSUFFICIENT_RESOURCES);
+    dat!(table, evd_free_func(side.new_evd(DAT_EVD_SOFTWARE_FLAG))).unwrap();
     dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 }
