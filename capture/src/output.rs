@@ -358,10 +358,15 @@ mod tests {
 
     use super::*;
 
+    /// Held while a child starts. Until the child executes its program, it shares the open files of
+    /// this process, and their locks.
+    static STARTING: Mutex<()> = Mutex::new(());
+
     /// A failed write, for example on a full disk, ends the recording. The file can be opened again
     /// later.
     #[test]
     fn a_write_that_fails_is_the_last() {
+        let _no_child_starts = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("capture.pcapng");
         let name = path.to_str().expect("UTF-8");
@@ -435,6 +440,7 @@ mod tests {
     /// Runs a child with environment variables. Returns the messages about the end of a capture on
     /// its standard output and its standard error.
     fn told_by(child: &str, variables: &[(&str, &str)]) -> [Vec<String>; 2] {
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let output = Command::new(std::env::current_exe().expect("this program"))
             .args(["--ignored", "--exact", &format!("output::tests::{child}")])
             .env_remove("DAT_DBG_DEST")
