@@ -19,9 +19,9 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub const CAPACITY: usize = 256 << 10;
 /// A side publishes its position after this many octets. So the other side copies the beginning of
 /// a large message while this side still copies the rest.
-const PUBLISH_BYTES: usize = 32 << 10;
+const PUBLISH_OCTETS: usize = 32 << 10;
 /// A producer that found the ring full continues when this many octets are free.
-const MIN_FREE_BYTES: u64 = CAPACITY as u64 / 4;
+const MIN_FREE_OCTETS: u64 = CAPACITY as u64 / 4;
 
 /// The positions and flags of a ring. Positions count octets since the ring was created.
 #[repr(C)]
@@ -165,7 +165,7 @@ impl Producer {
                         break 'elements;
                     }
                 }
-                let len = left.min(free).min(PUBLISH_BYTES - unpublished);
+                let len = left.min(free).min(PUBLISH_OCTETS - unpublished);
                 let (to, len) = self.memory.part(self.produced, len);
                 // SAFETY: the caller guarantees readable memory. The target lies inside the ring,
                 // between the producer's position and the consumer's.
@@ -176,7 +176,7 @@ impl Producer {
                 self.produced += len as u64;
                 (left, free) = (left - len, free - len);
                 (written, unpublished) = (written + len, unpublished + len);
-                if unpublished == PUBLISH_BYTES {
+                if unpublished == PUBLISH_OCTETS {
                     self.publish(unpublished, &mut wake_peer)?;
                     unpublished = 0;
                 }
@@ -212,7 +212,7 @@ impl Producer {
     /// Returns whether a producer that found the ring full can continue.
     pub fn has_room(&mut self) -> bool {
         // A wrong position is reported by the next write.
-        self.free().is_ok_and(|free| free as u64 >= MIN_FREE_BYTES) || self.free().is_err()
+        self.free().is_ok_and(|free| free as u64 >= MIN_FREE_OCTETS) || self.free().is_err()
     }
 
     /// Checks both positions. Returns how far the consumer has come, or `None` if it has read
@@ -266,7 +266,7 @@ impl Consumer {
                         break 'elements;
                     }
                 }
-                let len = left.min(available).min(PUBLISH_BYTES - unpublished);
+                let len = left.min(available).min(PUBLISH_OCTETS - unpublished);
                 let (from, len) = self.memory.part(self.consumed, len);
                 // SAFETY: the caller guarantees writable memory. The source lies inside the ring.
                 unsafe {
@@ -276,7 +276,7 @@ impl Consumer {
                 self.consumed += len as u64;
                 (left, available) = (left - len, available - len);
                 (read, unpublished) = (read + len, unpublished + len);
-                if unpublished == PUBLISH_BYTES {
+                if unpublished == PUBLISH_OCTETS {
                     self.publish(unpublished, &mut wake_peer)?;
                     unpublished = 0;
                 }
@@ -295,7 +295,7 @@ impl Consumer {
         move_position(&header.consumed.0, self.consumed, octets)?;
         let produced = header.produced.0.load(Ordering::Relaxed);
         if CAPACITY as u64 - produced.wrapping_sub(self.consumed).min(CAPACITY as u64)
-            >= MIN_FREE_BYTES
+            >= MIN_FREE_OCTETS
         {
             wake(&header.producer_sleeps.0, wake_peer);
         }

@@ -1,4 +1,4 @@
-//! The passive side before a queue pair is involved: the listeners of service points, and callers.
+//! The passive side before a queue pair is involved: listeners and callers.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -47,7 +47,7 @@ pub(crate) struct Listeners {
     last_id: u64,
 }
 
-/// The TCP listener of a service point.
+/// A TCP listener.
 struct Listener {
     socket: Socket,
     sink: Sink,

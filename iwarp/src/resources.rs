@@ -51,7 +51,7 @@ pub(crate) struct EngineResources {
 pub(crate) enum ObjectKey {
     /// A queue pair.
     Link(usize),
-    /// A listener of a service point.
+    /// A listener.
     Listener(usize),
     /// A caller that has no queue pair yet.
     Caller(usize),

@@ -37,8 +37,8 @@ impl PeerTimeout {
     }
 }
 
-/// The number of callers that the kernel queues while this process is busy. The service point's own
-/// backlog limits the requests that wait for the consumer.
+/// The number of callers that the kernel queues while this process is busy. The listener's own
+/// backlog limits the requests that wait for the program.
 const KERNEL_BACKLOG: i32 = 4096;
 
 /// Creates a socket that listens at a port, or at any free port if `port` is `None`. It listens on

@@ -27,6 +27,8 @@
 //!   it sends a missing packet and all packets after it again.
 //! - A *local* request concerns only this end: the bind of a memory window. It has no packets.
 //! - Each packet begins with a *BTH* (base transport header) and ends with an *ICRC*, a checksum.
+//!   The BTH has the *P_Key*, which names the partition of the network, and bits: *AckReq* asks for
+//!   an acknowledgement, and *MigReq* belongs to path migration, which this engine does not have.
 //!   Extension headers follow the BTH: the *RETH* names the memory of a READ or WRITE. The *AETH*
 //!   of an answer says whether it is an ACK or NAK, and contains the *MSN* (message sequence
 //!   number), which counts the completed requests.
@@ -34,7 +36,8 @@
 //!   notification packet).
 //! - [Connection management](crate::cm) opens and closes connections. Its messages *DREQ* and
 //!   *DREP* are the request to disconnect and the reply to it.
-//! - *rxe* is the RoCEv2 driver of the Linux kernel that needs no RDMA hardware.
+//! - *rxe* is the RoCEv2 driver of the Linux kernel that needs no RDMA hardware. Some of its
+//!   properties decide what this end sends; `responder` has a table of them.
 //!
 //! # Files
 //!

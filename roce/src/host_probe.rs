@@ -24,7 +24,7 @@ use wire::cm::{Drep, Mad, Message};
 use wire::rocev2::{Icrc, Opcode, packet_len};
 
 use crate::cm_packet::cm_packet;
-use crate::socket::{Cause, Udp};
+use crate::socket::{SendFailure, Udp};
 
 /// The socket from which probes are sent.
 pub(crate) struct HostProbe {
@@ -118,7 +118,8 @@ impl HostProbe {
         let mut answers = Vec::new();
         self.socket.read_errors(|report| {
             if report.to.port() == DISCARD_PORT {
-                if let (Cause::Refused, Some(&nonce)) = (report.cause, report.packet.first_chunk())
+                if let (SendFailure::Refused, Some(&nonce)) =
+                    (report.cause, report.packet.first_chunk())
                 {
                     answers.push(Answer::HostUp(report.to.ip(), u64::from_be_bytes(nonce)));
                 }
@@ -129,7 +130,7 @@ impl HostProbe {
             let word =
                 |at: usize| Some(u32::from_be_bytes(*report.packet.get(at..)?.first_chunk()?));
             let [asker, qpn] = [TRANSACTION_OFFSET, TRANSACTION_OFFSET + 4].map(word);
-            if let (Cause::Refused, Some(asker), Some(qpn), Some(id)) =
+            if let (SendFailure::Refused, Some(asker), Some(qpn), Some(id)) =
                 (report.cause, asker, qpn, word(LOCAL_ID_OFFSET))
             {
                 let host = report.to.ip();

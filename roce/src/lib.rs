@@ -20,7 +20,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `engine` | the engine on which the adapter (crate `adapter`) is built: all of the modules below |
-//! | `listeners` | listeners (service points) and the connection requests that arrived there |
+//! | `listeners` | listeners and the connection requests that arrived there |
 //! | `link` | a queue pair and its connection |
 //! | `datagram_link` | a datagram queue pair |
 //! | `resources` | what the parts of the engine share: lists, timers, and the keys of the poller |

@@ -1,4 +1,4 @@
-//! The passive side before a queue pair is involved: listeners (service points) and the
+//! The passive side before a queue pair is involved: listeners and the
 //! connection requests that arrived there.
 
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ pub(crate) struct Listeners {
     last_serial: u64,
 }
 
-/// A listener (service point).
+/// A listener.
 pub(crate) struct Listener {
     pub(crate) port: u16,
     pub(crate) backlog: usize,

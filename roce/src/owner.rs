@@ -29,8 +29,8 @@ pub(crate) struct LocalRequest {
 /// The owner of a service ID resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolutionOwner {
-    /// An attempt of a datagram queue pair to resolve a service point: the index of the queue pair,
-    /// the consumer's number for the attempt, the number of the queue pair, and the service point.
+    /// An attempt of a datagram queue pair to resolve a listener: the index of the queue pair, the
+    /// program's number for the attempt, the number of the queue pair, and the listener's address.
     Attempt { link: usize, number: u64, qpn: u32, peer: SocketAddr },
     /// The request of a peer with this number, which the consumer has not answered yet.
     Request(u64),

@@ -20,7 +20,7 @@ use wire::rocev2::{Icrc, Identification, Psn};
 use crate::connected_socket::ConnectedSocket;
 use crate::outgoing::{Batch, Destination, Outgoing};
 use crate::path_reports::{PathReport, PathReports};
-use crate::socket::{Cause, ECN_CAPABLE, MAX_SEGMENTS, Sent, Udp};
+use crate::socket::{ECN_CAPABLE, MAX_SEGMENTS, SendFailure, Sent, Udp};
 use crate::unsent_batches::{self, UnsentBatches};
 
 /// The maximum number of ports from which the packets of a local address leave.
@@ -116,13 +116,13 @@ impl Sender {
     fn read_reports(&mut self) -> Option<usize> {
         let (mut of_interface, path_reports) = (None, &mut self.path_reports);
         self.socket.read_errors(|report| match report.cause {
-            Cause::TooLongForInterface { mtu } => of_interface = Some(mtu),
-            Cause::TooLongForRouter { mtu: path } => {
+            SendFailure::TooLongForInterface { mtu } => of_interface = Some(mtu),
+            SendFailure::TooLongForRouter { mtu: path } => {
                 if let Some((qpn, psn)) = dest_qpn(report.packet).zip(psn(report.packet)) {
                     path_reports.add(PathReport { peer: report.to.ip(), qpn, psn, path });
                 }
             }
-            Cause::Refused | Cause::Other => {}
+            SendFailure::Refused | SendFailure::Other => {}
         });
         of_interface
     }

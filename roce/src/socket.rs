@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-pub(crate) use self::errors::Cause;
+pub(crate) use self::errors::SendFailure;
 pub(crate) use self::receive::{Datagrams, ReceiveStrategy, RxBatch};
 pub(crate) use self::send::{MAX_BATCH_BYTES, MAX_SEGMENTS, Sent};
 

@@ -69,17 +69,17 @@ impl Executed {
 }
 
 /// The reason for which a packet is not accepted.
-pub(super) enum Refusal {
+pub(super) enum NotExecuted {
     /// No receive buffer is posted. The packet may come again.
     ReceiverNotReady,
     Nak(NakCode),
 }
 
-use Refusal::ReceiverNotReady;
+use NotExecuted::ReceiverNotReady;
 
-const INVALID_REQUEST: Refusal = Refusal::Nak(NakCode::InvalidRequest);
-const REMOTE_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
-const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
+const INVALID_REQUEST: NotExecuted = NotExecuted::Nak(NakCode::InvalidRequest);
+const REMOTE_ACCESS: NotExecuted = NotExecuted::Nak(NakCode::RemoteAccess);
+const REMOTE_OPERATIONAL: NotExecuted = NotExecuted::Nak(NakCode::RemoteOperational);
 
 impl Executor {
     pub(super) fn new() -> Self {
@@ -127,7 +127,7 @@ impl Executor {
         packet: &Packet<'_>,
         (resources, is_after_end): (&mut ResponderResources, bool),
         stats: &mut Stats,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<Executed, NotExecuted> {
         let position = packet.bth.opcode.position();
         let executed = match (packet.bth.opcode.operation(), packet.extension) {
             (Operation::Send, _) => self.send(work, path, packet)?,
@@ -154,7 +154,7 @@ impl Executor {
         work: &mut Work,
         path: &Path,
         packet: &Packet<'_>,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<Executed, NotExecuted> {
         let position = packet.bth.opcode.position();
         let placed = match (self.message, position.starts()) {
             (Message::None, true) => 0,
@@ -211,7 +211,7 @@ impl Executor {
         work: &mut Work,
         path: &Path,
         packet: &Packet<'_>,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<Executed, NotExecuted> {
         let (position, len) = (packet.bth.opcode.position(), packet.payload.len() as u32);
         let (reth, immediate) = match packet.extension {
             Extension::Reth(reth) => (Some(reth), None),
@@ -262,7 +262,7 @@ impl Executor {
         path: &Path,
         (psn, reth): (Psn, Reth),
         (resources, is_after_end): (&mut ResponderResources, bool),
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<Executed, NotExecuted> {
         let packets = path.mtu.packets(reth.len);
         if self.is_mid_message() || reth.len > MAX_MESSAGE || packets > READ_PACKETS_MAX {
             return Err(INVALID_REQUEST);
@@ -287,7 +287,7 @@ impl Executor {
         packet: &Packet<'_>,
         atomic: AtomicEth,
         (resources, is_after_end): (&mut ResponderResources, bool),
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<Executed, NotExecuted> {
         if self.is_mid_message() {
             return Err(INVALID_REQUEST);
         }
@@ -317,14 +317,14 @@ impl Executor {
 
 /// Refuses a READ or an atomic operation, because the peer has too many in flight.
 #[cold]
-fn too_many(work: &Work, resources: &ResponderResources) -> Refusal {
+fn too_many(work: &Work, resources: &ResponderResources) -> NotExecuted {
     work.report(Cause::TooManyReads { limit: resources.max() });
     INVALID_REQUEST
 }
 
 /// Takes the receive buffer for a message, if the message may use it.
 #[inline]
-fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, Refusal> {
+fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, NotExecuted> {
     let buffer = work.take_recv().ok_or(ReceiverNotReady)?;
     // If the message may not use the buffer, the connection fails, and the buffer is flushed with
     // the others.
@@ -338,7 +338,7 @@ fn take_buffer(work: &mut Work, octets: impl FnOnce() -> Octets) -> Result<Rqe, 
 /// Checks the length of a payload (IBA, section 9.7.4.1.6). A FIRST or MIDDLE packet is full, a
 /// LAST packet has at least one octet, and an ONLY packet may be empty.
 #[inline]
-fn check_len(position: Position, len: usize, path: &Path) -> Result<(), Refusal> {
+fn check_len(position: Position, len: usize, path: &Path) -> Result<(), NotExecuted> {
     let fits = match position {
         Position::First | Position::Middle => len == path.mtu.octets(),
         Position::Last => 0 < len && len <= path.mtu.octets(),

@@ -63,7 +63,7 @@ pub(super) struct Gap {
     /// Whether this gap remained when the gap before it closed, so that no early packet opened it.
     remained: bool,
     /// Whether a NAK was sent for a gap that closed directly before this one, or for this gap
-    /// before it was paused. The peer may still be sending later packets again.
+    /// before it was [paused](Report::Paused). The peer may still be sending later packets again.
     follows_nak: bool,
     report: Report,
 }

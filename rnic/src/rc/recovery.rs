@@ -8,7 +8,8 @@
 //! same rate: RFC 6937.)
 //!
 //! A peer keeps packets only up to a limit, so a new packet must be fewer than [`EARLY_PSNS`] PSNs
-//! after the missing one. No new packets are sent while one is missing
+//! after the missing one. No new packets are sent while one is missing (`flight` and `congestion`
+//! check these conditions, and this file counts what is permitted)
 //!
 //! - if no loss has shown yet that the peer keeps packets, or if no round trip has been measured;
 //! - if the last round trip was longer, which shows that a queue is growing;

@@ -30,7 +30,7 @@ use wire::rocev2::{
 };
 
 use super::burst::Burst;
-use super::execution::{Executed, Executor, Refusal};
+use super::execution::{Executed, Executor, NotExecuted};
 use super::gap::{Gap, GapPolicy};
 use super::reorder_buffer::{EARLY_PSNS, EarlyPackets, EarlyPool, Keeping};
 use super::responder_resources::{ReadFailed, RepeatedRead, ResponderResources};
@@ -213,7 +213,7 @@ impl Responder {
                 self.unacknowledged_packets += 1;
                 Ok(Some(psns))
             }
-            Err(Refusal::ReceiverNotReady) => {
+            Err(NotExecuted::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.on_receiver_not_ready(packet);
                 // The peer sends the packets after the refused one again. Those that are already
@@ -221,7 +221,7 @@ impl Responder {
                 (self.gap, self.early) = (Some(Gap::refused(psn, now)), None);
                 Ok(None)
             }
-            Err(Refusal::Nak(code)) => Err(self.refuse(psn, code)),
+            Err(NotExecuted::Nak(code)) => Err(self.refuse(psn, code)),
         }
     }
 
@@ -605,8 +605,8 @@ impl Responder {
     }
 
     /// Adds the acknowledgement that is owed to a burst to which other packets have been added. It
-    /// comes last, because it is short: only the last packet of a batch may be shorter than the
-    /// others. If the burst has no room for it, it is the first packet of the next burst.
+    /// comes last, because it is short: of the packets that one system call sends, only the last may be
+    /// shorter. If the burst has no room for it, it is the first packet of the next burst.
     #[inline]
     pub(super) fn acknowledge_with_packets(&mut self, path: &Path, burst: &mut Burst) {
         if !self.acknowledge(path, burst) && self.owes_ack() {

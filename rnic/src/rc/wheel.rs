@@ -18,6 +18,9 @@ const LEVELS: usize = 6;
 /// slot of the top level is never used, so that no deadline gets into the current slot.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS * (LEVELS as u32 - 1));
 
+/// The index of a list's first entry.
+type List = Option<u32>;
+
 /// The timer wheel. Keys are small numbers: the wheel has one word for each number up to the
 /// largest key.
 pub struct Wheel {
@@ -40,17 +43,15 @@ struct Level {
     slots: [List; SLOTS],
 }
 
-/// A key that has been set to fire at a tick. The entry is obsolete if the key has been cleared or
+/// An entry of a list: a key that has been set to fire at a tick. The entry is obsolete if the key has been cleared or
 /// set to an earlier tick since.
 #[derive(Clone, Copy)]
 struct Entry {
     key: usize,
     tick: u64,
+    /// The rest of the list.
     next: List,
 }
-
-/// The index of a list's first entry.
-type List = Option<u32>;
 
 impl Wheel {
     /// Creates an empty wheel.

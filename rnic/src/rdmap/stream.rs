@@ -120,8 +120,8 @@ impl Stats {
 /// on EFAULT of these:   stream.tx_fault(&mut txvec)?, and the vector is sent again;
 ///                       stream.rx_fault()
 /// on Err(failure):      if !failure.by_peer { send(stream.terminate()) };
-///                       shutdown(WR); stream.flush(); upcall
-/// on FIN, reset:        stream.flush(); upcall
+///                       shutdown(WR); stream.flush(); tell the program
+/// on FIN, reset:        stream.flush(); tell the program
 /// ```
 ///
 /// While the stream [is stalled](Stream::is_stalled), nothing is read from the socket. The caller

@@ -57,7 +57,7 @@ pub enum Failure {
 /// ```text
 /// on a packet:  ud.receive(&packet, from, &header)?
 /// on work:      while let Some(to) = ud.next() { ud.transmit(to, source_qpn, &mut burst)?; send }
-/// on Err(_):    send what transmit has added; ud.flush(); upcall
+/// on Err(_):    send what transmit has added; ud.flush(); tell the program
 /// ```
 ///
 /// After a failure, `receive` and `transmit` return that failure again.

@@ -18,7 +18,7 @@ use crate::owner::{DatagramRequest, ResolutionOwner};
 use crate::resources::EngineEvent;
 
 impl Engine {
-    /// Starts to resolve the address of a service point.
+    /// Starts to resolve the address of a listener.
     pub(super) fn start_resolution(
         &mut self,
         qp: usize,

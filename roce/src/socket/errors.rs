@@ -12,12 +12,12 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) to: SocketAddr,
     /// The first octets of the packet, starting with the BTH.
     pub(crate) packet: &'a [u8],
-    pub(crate) cause: Cause,
+    pub(crate) cause: SendFailure,
 }
 
 /// The reason for which a packet was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum SendFailure {
     /// An ICMP message says that no process has the port. The message may be forged.
     Refused,
     /// This host has not sent the packet, because it is longer than the MTU of the interface, `mtu`
@@ -64,7 +64,7 @@ impl Udp {
             // SAFETY: all pointers in `msg` refer to memory that is valid during the call.
             let n = unsafe { libc::recvmsg(self.as_raw_fd(), &mut msg, flags) };
             let Ok(n) = usize::try_from(n) else { return };
-            let cause = extended_error(&msg).map_or(Cause::Other, |error| cause(&error));
+            let cause = extended_error(&msg).map_or(SendFailure::Other, |error| cause(&error));
             if let Some(to) = address_of(&name, msg.msg_namelen) {
                 each(Undelivered { to, packet: &octets[..n.min(octets.len())], cause });
             }
@@ -72,13 +72,13 @@ impl Udp {
     }
 }
 
-fn cause(error: &libc::sock_extended_err) -> Cause {
+fn cause(error: &libc::sock_extended_err) -> SendFailure {
     let mtu = error.ee_info as usize;
     match (error.ee_errno as libc::c_int, error.ee_origin) {
-        (libc::ECONNREFUSED, _) => Cause::Refused,
-        (libc::EMSGSIZE, libc::SO_EE_ORIGIN_LOCAL) => Cause::TooLongForInterface { mtu },
-        (libc::EMSGSIZE, _) => Cause::TooLongForRouter { mtu },
-        _ => Cause::Other,
+        (libc::ECONNREFUSED, _) => SendFailure::Refused,
+        (libc::EMSGSIZE, libc::SO_EE_ORIGIN_LOCAL) => SendFailure::TooLongForInterface { mtu },
+        (libc::EMSGSIZE, _) => SendFailure::TooLongForRouter { mtu },
+        _ => SendFailure::Other,
     }
 }
 

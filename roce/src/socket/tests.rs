@@ -84,7 +84,7 @@ fn an_unused_port_is_reported() {
         assert_eq!(a.send(to, b"who is there?", 13), Sent::All);
         let mut reports = Vec::new();
         a.read_errors(|report| reports.push((report.to, report.packet.to_vec(), report.cause)));
-        assert_eq!(reports, [(to, b"who is there?".to_vec(), Cause::Refused)]);
+        assert_eq!(reports, [(to, b"who is there?".to_vec(), SendFailure::Refused)]);
         // The report does not prevent later sends.
         let c = Udp::bind_exclusive(to).expect("the address is free again");
         assert_eq!(a.send(to, b"hello", 5), Sent::All);

@@ -89,8 +89,8 @@ fn the_number_of_a_datagram_queue_pair_is_valid_at_each_address() {
     assert!(side.events().is_empty(), "{:?}", side.events());
 }
 
-/// Without numbers from the creation on, as DAT uses the engine, a datagram queue pair has a number
-/// at each address from which it sends.
+/// Without numbers from the creation on, a datagram queue pair has a number at each address from
+/// which it sends.
 #[test]
 fn a_datagram_queue_pair_has_no_number_otherwise() {
     let side = Side::with("", Config::default());

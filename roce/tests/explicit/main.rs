@@ -118,7 +118,7 @@ fn a_requester_does_not_start_before_its_responder() {
     assert!(side.events().is_empty());
 }
 
-/// Without numbers from the creation on, as DAT uses the engine, there are no such connections.
+/// Without numbers from the creation on, there are no such connections.
 #[test]
 fn a_queue_pair_without_a_number_is_not_established_explicitly() {
     let side = Side::with("127.0.0.112", Config::default());
