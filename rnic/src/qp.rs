@@ -219,7 +219,7 @@ impl Qp {
 
     /// The number of requests, counted from the first one, that have been carried out successfully.
     /// Without a request completion queue the count includes flushed requests. Any thread may call
-    /// this.
+    /// this, but none during [`Work::reset`].
     pub fn carried_out(&self) -> u64 {
         // The order of the two loads matters: a thread that sees a slot released by a flush also
         // sees the position of that flush.

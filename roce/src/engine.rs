@@ -585,6 +585,9 @@ unsafe impl adapter::Engine for Engine {
             return Err(Error::NoSuchAddress);
         }
         let index = self.index_of(cfg.local).map_err(|error| addresses::code_of(&error))?;
+        // Packets that lie unread may belong to an earlier connection of the queue pair. Read now,
+        // they are dropped, because the queue pair is not connected.
+        self.read_all(SocketKey::Socket(index));
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::InvalidState)?;
         let local_address = &mut local_addresses[index];

@@ -205,8 +205,10 @@ impl<E: Engine> Qp<E> {
 
     /// Makes the queue pair answer a peer that it has not learned from connection management: from
     /// now on it takes the requests of the peer, carries them out and acknowledges them. Requests
-    /// may be posted, and wait for [`Qp::establish_requester`]. Neither call causes an event, and
-    /// neither sends the peer a message of connection management.
+    /// may be posted, and wait for [`Qp::establish_requester`]. Neither call causes an event of this
+    /// queue pair, and neither sends the peer a message of connection management. Packets that have
+    /// arrived before are read first, so events of other queue pairs may come before the call
+    /// returns.
     ///
     /// The end of such a connection is reported by `Broken` or, after [`Qp::disconnect`], by
     /// `Disconnected`. The peer is not told: it finds that nobody answers.
@@ -223,8 +225,9 @@ impl<E: Engine> Qp<E> {
     /// [`Error::NoSuchAddress`]: crate::Error::NoSuchAddress
     pub fn establish_responder(&self, cfg: &ResponderCfg) -> Result<()> {
         self.reactor.start_progress_thread().map_err(no_resources)?;
+        let mut locked = self.reactor.engine.lock();
         self.begin();
-        self.reactor.engine.lock().engine.establish_responder(self.index, cfg)
+        locked.engine.establish_responder(self.index, cfg)
     }
 
     /// Lets a queue pair send requests to the peer of [`Qp::establish_responder`], also those that
@@ -247,7 +250,8 @@ impl<E: Engine> Qp<E> {
     /// pair, and [`Error::InvalidState`](crate::Error::InvalidState) if connection management has
     /// connected the queue pair or tries to, and that has not ended.
     pub fn reset(&self) -> Result<()> {
-        self.reactor.engine.lock().engine.reset(self.index)?;
+        let mut locked = self.reactor.engine.lock();
+        locked.engine.reset(self.index)?;
         if self.begun.swap(false, Ordering::Relaxed) {
             self.unused.iter().for_each(UnusedQps::add);
         }

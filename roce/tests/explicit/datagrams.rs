@@ -15,10 +15,17 @@ use crate::side::*;
 /// The octets before the payload in each buffer.
 const HEADER: usize = rnic::ud::HEADER_SIZE;
 
-/// The queue pair, as it is told to a peer at this address that it asks for the peer's queue pair.
-fn told_to(mut peer: SocketAddr, side: &Side, qp: &Qp<Engine>) -> DatagramQp {
-    peer.set_port(UDP_PORT);
-    let stranger = Stranger::new(peer, at("127.0.0.1"));
+/// A peer at this address, which answers nothing. While it exists, an attempt to resolve it neither
+/// succeeds nor fails.
+fn silent_peer(ip: &str) -> Stranger {
+    let mut address = at(ip);
+    address.set_port(UDP_PORT);
+    Stranger::new(address, at("127.0.0.1"))
+}
+
+/// The queue pair, as it is told to a peer that it asks for the peer's queue pair.
+fn told_to(stranger: &Stranger, side: &Side, qp: &Qp<Engine>) -> DatagramQp {
+    let mut peer = stranger.socket.local_addr().expect("the socket is bound");
     peer.set_port(7);
     let target = Target {
         peer,
@@ -55,9 +62,10 @@ fn the_number_of_a_datagram_queue_pair_is_valid_at_each_address() {
     let connected = side.qp();
     let numbers = [&qp, &gone, &connected].map(number);
     assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[2] != numbers[0]);
-    let told = told_to(at("127.0.0.137"), &side, &qp);
+    let peer = silent_peer("127.0.0.137");
+    let told = told_to(&peer, &side, &qp);
     assert_eq!(told.qpn, numbers[0]);
-    let q_key_of_gone = told_to(at("127.0.0.137"), &side, &gone).q_key;
+    let q_key_of_gone = told_to(&peer, &side, &gone).q_key;
     drop(gone);
     let mut expected = Vec::new();
     let mut done = Vec::new();
@@ -96,5 +104,5 @@ fn a_datagram_queue_pair_has_no_number_otherwise() {
     let side = Side::with("", Config::default());
     let qp = side.qp_of(ServiceType::Datagram, None);
     assert_eq!(qp.number(), None);
-    assert_ne!(told_to(at("127.0.0.138"), &side, &qp).qpn, 0);
+    assert_ne!(told_to(&silent_peer("127.0.0.138"), &side, &qp).qpn, 0);
 }

@@ -78,7 +78,6 @@ fn requests_in_flight_are_dropped() {
     a.receive(&from_a, 4);
     until(sides, || a.counter("packets-sent-again") >= 2);
     from_a.reset().expect("the queue pair can be reset");
-    let again = a.counter("packets-sent-again");
     assert!(from_a.discards_receives(), "the queue pair is as it was created");
     a.receive(&from_a, 5);
     connect([&from_a, &from_b], addresses);
@@ -90,7 +89,7 @@ fn requests_in_flight_are_dropped() {
     let of_a = vec![(WcOp::Send, 1, OK), (WcOp::Recv, 5, OK)];
     let of_b = vec![(WcOp::Recv, 6, OK), (WcOp::Send, 9, OK)];
     assert_eq!(done, [of_a, of_b]);
-    assert_eq!((a.counter("packets-sent-again"), from_a.carried_out()), (again, 1));
+    assert_eq!(from_a.carried_out(), 1);
     assert_eq!((from_a.allocated(), from_b.allocated()), (0, 1));
     assert!(a.events().is_empty() && b.events().is_empty());
 }

@@ -113,3 +113,40 @@ fn packets_before_the_responder_change_nothing() {
         assert_eq!(side.memory[place..place + 8], [0xee; 8]);
     }
 }
+
+/// A packet that has arrived before the responder starts, and that no thread has read yet, does not
+/// count as a packet of the new connection, although its PSN is one of that connection.
+#[test]
+fn packets_that_lie_unread_are_not_kept_for_the_responder() {
+    let side = &Side::open("127.0.0.139");
+    let mut peer = at("127.0.0.140");
+    peer.set_port(UDP_PORT);
+    let stranger = Stranger::new(peer, at("127.0.0.139"));
+    let qp = side.qp();
+    let start = || {
+        let (responder, _) = cfgs([at("127.0.0.139"), peer], PEER, [0, PSN]);
+        let responder = ResponderCfg { peer_number: PEER, ..responder };
+        qp.establish_responder(&responder).expect("the responder starts");
+    };
+    let send = |psn: u32, octet: u8| {
+        let bth =
+            Bth { ack_request: true, ..Bth::new(Opcode::SendOnly, number(&qp), Psn::new(psn)) };
+        stranger.send(&Packet { bth, extension: Extension::None, payload: &[octet; 8] });
+    };
+    start();
+    qp.reset().expect("the queue pair can be reset");
+    send(PSN + 1, 0xdd);
+    start();
+    (0..2).for_each(|id| side.receive(&qp, id));
+    for sent in 0..2 {
+        send(PSN + sent, 0xee);
+        let mut received = Vec::new();
+        until([side; 2], || {
+            side.poll(&mut received);
+            !received.is_empty()
+        });
+        assert_eq!(received, [(WcOp::Recv, u64::from(sent), OK)]);
+        let place = (1 + sent as usize) * MESSAGE;
+        assert_eq!(side.memory[place..place + 8], [0xee; 8]);
+    }
+}
