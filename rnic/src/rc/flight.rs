@@ -147,12 +147,12 @@ impl Flight {
 
     /// The wait for a receive buffer of the peer.
     #[inline]
-    pub(super) fn receiver(&self) -> &ReceiverWait {
+    pub(super) fn receiver_wait(&self) -> &ReceiverWait {
         &self.receiver
     }
 
     /// The wait for a receive buffer of the peer, to count RNR NAKs.
-    pub(super) fn receiver_mut(&mut self) -> &mut ReceiverWait {
+    pub(super) fn receiver_wait_mut(&mut self) -> &mut ReceiverWait {
         &mut self.receiver
     }
 

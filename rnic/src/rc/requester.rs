@@ -106,13 +106,13 @@ impl Requester {
     #[inline(always)]
     fn next_step<'a>(&self, work: &'a Work, mtu: PathMtu) -> Option<(Step, Request<'a>)> {
         let (flight, reads) = (&self.flight, self.flight.reads());
-        if flight.receiver().until().is_some() || !self.may_send() {
+        if flight.receiver_wait().until().is_some() || !self.may_send() {
             return None;
         }
         let (oldest, next) = (flight.cursors().oldest(), flight.cursors().next());
         let request = work.request(next.at)?;
         let (wqe, _) = request;
-        if !flight.receiver().permits_request(next.at.wrapping_sub(oldest.at)) {
+        if !flight.receiver_wait().permits_request(next.at.wrapping_sub(oldest.at)) {
             return None;
         }
         let alone = oldest.at == next.at;
@@ -180,7 +180,7 @@ impl Requester {
         match self.peer_close {
             PeerClose::Open => false,
             PeerClose::Draining => {
-                self.flight.receiver().until().is_some()
+                self.flight.receiver_wait().until().is_some()
                     || !work.request(oldest.at).is_some_and(all_sent)
             }
             PeerClose::Done => true,
@@ -323,7 +323,7 @@ impl Requester {
             return Ok(());
         }
         if !self.cursors().is_unacknowledged(psn) {
-            let is_waiting = self.flight.receiver().until().is_some();
+            let is_waiting = self.flight.receiver_wait().until().is_some();
             if is_waiting && self.repeats_last_ack(packet, syndrome) {
                 self.flight.end_receiver_wait(now);
             } else {
@@ -387,18 +387,18 @@ impl Requester {
     ) -> Result<(), Failure> {
         stats.rx_rnr_naks += 1;
         self.flight.on_ack(work, mtu, psn, now);
-        if self.flight.receiver().until().is_some() {
+        if self.flight.receiver_wait().until().is_some() {
             // The RNR NAK is a copy of the one for which the requester already waits.
             return Ok(());
         }
-        if !self.flight.receiver_mut().count_nak(timer.duration(), now) {
+        if !self.flight.receiver_wait_mut().count_nak(timer.duration(), now) {
             let at = self.request_position(work, mtu, psn);
             let octets = message_octets(work, at);
             work.report(Cause::PeerHasNoReceive { octets, waits: false });
             work.fail(at, WcStatus::ReceiverNotReady);
             return Err(Failure::ReceiverNotReady);
         }
-        if self.flight.receiver_mut().take_stall(now) {
+        if self.flight.receiver_wait_mut().take_stall(now) {
             let octets = message_octets(work, self.request_position(work, mtu, psn));
             work.report(Cause::PeerHasNoReceive { octets, waits: true });
         }
@@ -563,7 +563,7 @@ impl Requester {
             return Err(Failure::Stale);
         }
         self.flight.advance(now);
-        if let Some(until) = self.flight.receiver().until() {
+        if let Some(until) = self.flight.receiver_wait().until() {
             if now >= until {
                 self.flight.end_receiver_wait(now);
             }

@@ -52,6 +52,11 @@ const END_DELAY_MAX: Duration = Duration::from_millis(200);
 const RNR_TIMER_CODE_MAX: u8 = 12;
 
 /// The responder's state.
+///
+/// The methods stand in this order: those that process the peer's packets, from
+/// [`receive`](Self::receive) on; [`expire`](Self::expire), which is called at
+/// [`deadline`](Self::deadline), and what it needs; and those that send, from
+/// [`transmit`](Self::transmit) on. Questions stand beside the methods that act on the answer.
 pub(super) struct Responder {
     /// The PSN of the next request packet.
     expected: Psn,
