@@ -10,6 +10,7 @@
 //!   that it names. Both are *messages*, and the responder acknowledges them. A *READ* (RDMA read)
 //!   asks for octets of the peer's memory, and an *atomic operation* changes eight octets there and
 //!   asks for their previous value. Both are answered by *responses*.
+//!   ACKs, NAKs (see below) and responses are *answers*.
 //! - The path MTU is the maximum payload of a packet. A message or the response to a READ consists
 //!   of an ONLY packet, or of a FIRST packet, any number of MIDDLE packets, and a LAST packet.
 //! - The *PSN* (packet sequence number, 24 bits) of a request packet is one more than that of the
@@ -21,6 +22,9 @@
 //!   connection ends.
 //! - The *ACK timeout* is the time after which a requester without an answer *retries*: it sends
 //!   the packets in flight again.
+//! - A PSN is *in flight* from the time at which its packet is sent until it is acknowledged, and a
+//!   PSN of a READ until its response arrives. A *probe* is the oldest packet in flight, sent again
+//!   before the ACK timeout.
 //! - The *window* is the maximum number of PSNs in flight, as for TCP. A memory window is always
 //!   called so.
 //! - A packet is *early* if it arrives while an earlier one is missing. A requester *goes back* if

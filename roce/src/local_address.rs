@@ -304,7 +304,7 @@ impl LocalAddress {
         any
     }
 
-    /// Whether packets to this address pass a network, which may be emulated.
+    /// Whether packets to this peer pass a network, which may be emulated.
     pub(crate) fn has_network_to(&self, peer: IpAddr) -> bool {
         let is_local = peer.is_loopback() || peer == self.address().ip();
         !is_local || self.packet_io.has_emulated_network()

@@ -290,8 +290,9 @@ impl Established {
         }
     }
 
-    /// Sends the gathered frames. If the kernel cannot read all of them, sends only the first
-    /// message. If the kernel cannot read that either, the connection ends.
+    /// Sends the gathered frames. If some of their memory is no longer mapped (EFAULT), the kernel
+    /// takes none of them, and this method sends only the first message. If the memory of the first
+    /// message is not mapped either, the connection ends.
     #[inline]
     fn send(&mut self, resources: &mut EngineResources) -> Result<IoOutcome, EndReason> {
         // SAFETY: the stream has just gathered registered memory.

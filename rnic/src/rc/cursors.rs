@@ -5,7 +5,9 @@ use wire::rocev2::Psn;
 
 use super::request_packets::Cursor;
 
-/// If fewer PSNs than this lie between the last SEND or WRITE and the oldest unacknowledged packet,
+/// Whether a silent peer is still there is asked with an empty WRITE that has the PSN of the last
+/// acknowledged SEND or WRITE: for the peer, it repeats that packet (`challenge`, `path_check`). If
+/// fewer PSNs than this lie between the last SEND or WRITE and the oldest unacknowledged packet,
 /// the peer certainly takes a repetition of that SEND or WRITE for a duplicate.
 const LAST_MESSAGE_DISTANCE_MAX: i32 = (Psn::COUNT / 4) as i32;
 

@@ -7,8 +7,8 @@
 //! A peer may keep the packets after a lost one. Then only the lost packet is sent again, and
 //! `next` continues where it was. Nothing on the wire says what a peer does. After the first loss,
 //! only the lost packet is sent again. The acknowledgement that answers it shows whether the peer
-//! has kept the packets after it. A NAK names only the first missing packet. If several packets of
-//! a flight are missing, each of them costs a round trip. So from the fourth one on, more packets
+//! has kept the packets after it. A NAK names only the first missing packet. If several packets in
+//! flight are missing, each of them costs a round trip. So from the fourth one on, more packets
 //! are sent again for each NAK, up to 16.
 
 use std::time::Instant;
@@ -75,7 +75,7 @@ pub(super) struct Flight {
 struct Loss {
     /// The PSN of the lost packet.
     psn: Psn,
-    /// The PSN of the last response that showed the loss.
+    /// The PSN of the last answer that showed the loss.
     detected_by: Psn,
     at: Instant,
 }
@@ -323,7 +323,7 @@ impl Flight {
         let Flight { cursors, reads, timer, congestion, .. } = self;
         let before = cursors.oldest();
         // A late response shows that nothing was lost.
-        if reads.on_response(cursors, packets, || timer.min_response_time(), now) {
+        if reads.on_response(cursors, packets, || timer.min_answer_time(), now) {
             congestion.on_late_ack();
         }
         let is_complete = cursors.oldest().at != before.at;
@@ -424,7 +424,7 @@ impl Flight {
     }
 
     /// Handles the loss of the oldest packet: sends this packet and all later packets again.
-    /// `detected_by` is the PSN of the response that shows the loss, which answers this packet or a
+    /// `detected_by` is the PSN of the answer that shows the loss, which answers this packet or a
     /// later packet.
     pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
         if self.is_new_loss(detected_by, now) {
@@ -449,19 +449,19 @@ impl Flight {
 
     /// Records a loss of the oldest packet. Returns false if nothing is to be sent again, because
     /// the requester waits for a receive buffer of the peer, or because the packets have already
-    /// been sent again and the response refers to the first transmission.
+    /// been sent again and the answer refers to the first transmission.
     fn is_new_loss(&mut self, detected_by: Psn, now: Instant) -> bool {
         let psn = self.cursors.oldest().psn;
         if self.receiver.until().is_some() {
             return false;
         }
         if let Some(loss) = self.loss.as_mut().filter(|loss| loss.psn == psn) {
-            // Responses to the packets that were sent first have increasing PSNs. Responses to the
+            // Answers to the packets that were sent first have increasing PSNs. Answers to the
             // retransmitted packets start again at the beginning.
             let goes_on = detected_by.is_after(loss.detected_by);
             loss.detected_by = detected_by;
             if goes_on
-                || now < loss.at + self.timer.min_response_time()
+                || now < loss.at + self.timer.min_answer_time()
                 || self.cursors.next() == self.cursors.oldest()
             {
                 return false;

@@ -210,20 +210,20 @@ impl ReadRequests {
 
     /// Records that the response with the PSN `oldest` has arrived, and moves `oldest` after it and
     /// after the responses that came early. The request has `packets` packets. Returns whether
-    /// the response had been requested again, but came sooner than `min_response_time` after the
+    /// the response had been requested again, but came sooner than `min_answer_time` after the
     /// repeated request, so that it cannot answer that request.
     #[inline]
     pub(super) fn on_response(
         &mut self,
         cursors: &mut Cursors,
         packets: u32,
-        min_response_time: impl FnOnce() -> Duration,
+        min_answer_time: impl FnOnce() -> Duration,
         now: Instant,
     ) -> bool {
         let Cursor { psn, .. } = cursors.oldest();
         let mut was_late = false;
         if let Some(repair) = self.repair.as_mut().filter(|repair| psn.is_before(repair.end)) {
-            was_late = psn == repair.start && now < repair.at + min_response_time();
+            was_late = psn == repair.start && now < repair.at + min_answer_time();
             repair.at = now;
         }
         self.early |= 1;

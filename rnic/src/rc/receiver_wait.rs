@@ -1,9 +1,10 @@
 //! The requester's wait for a receive buffer of the peer, after an RNR NAK.
 //!
-//! An RNR NAK names the time that the requester must wait. Then one packet is sent. If the peer
-//! takes the message, one message at a time may be in flight, because the peer may have just one
-//! receive buffer. Each message that the peer then takes without an RNR NAK permits one more, so
-//! the number can double with each round trip.
+//! An RNR NAK names the time that the requester must wait. Then one packet is sent (`congestion`
+//! limits the packets, and this file the requests). If the peer takes the message, one message at a
+//! time may be in flight, because the peer may have just one receive buffer. Each message that the
+//! peer then takes without an RNR NAK permits one more, so the number can double with each round
+//! trip.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +20,14 @@ pub(super) struct ReceiverWait {
     until: Option<Instant>,
     retries: u8,
     retries_left: u8,
-    /// The RNR NAKs since the last progress.
+    /// The RNR NAKs since the peer has last acknowledged a new packet.
     stall: Option<ReceiverStall>,
     /// The maximum number of requests in flight. From the start of a wait until the peer takes the
-    /// message that it has refused, the value is 0. Like 1, it permits one request.
+    /// message that it has refused, the value is 0, which permits one request, as 1 does.
     requests_max: usize,
 }
 
-/// RNR NAKs without progress in between.
+/// RNR NAKs between which the peer has acknowledged no new packet.
 struct ReceiverStall {
     /// The time of the first RNR NAK.
     since: Instant,
@@ -65,8 +66,9 @@ impl ReceiverWait {
         left || now < since + time * self.retries.into()
     }
 
-    /// Whether the peer has had no receive buffer for long. Returns true only once until a message
-    /// has made progress.
+    /// Whether the peer has had no receive buffer for [`RECEIVER_STALL_MIN`]. After it has returned
+    /// true, it returns false until the peer has acknowledged a packet and then has had no receive
+    /// buffer for that time again.
     pub(super) fn take_stall(&mut self, now: Instant) -> bool {
         self.stall
             .as_mut()

@@ -356,8 +356,8 @@ impl Responder {
         }
     }
 
-    /// Returns the READ whose responses were last requested again, although they had been sent.
-    /// Returns it once.
+    /// Takes the latest READ of which the peer has requested responses again, although at least one
+    /// of them had been sent. Returns `None` until that happens again.
     #[inline]
     pub(super) fn take_repeated_read(&mut self) -> Option<RepeatedRead> {
         self.resources.take_repeated_read()

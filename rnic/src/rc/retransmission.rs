@@ -5,19 +5,19 @@
 //! timeouts count as retries, as IBA specifies; probes do not.
 //!
 //! Connections that lose packets in the same moment would also probe in the same moment. Therefore
-//! each probe is delayed by up to a quarter more than its minimum (jitter). The jitter of a
-//! connection follows from its numbers, so that a run can be repeated. There is no jitter in the
-//! first probe if [`PROBE_DELAY_MIN`] determines its delay, because such connections do not share
-//! a queue that takes milliseconds; and none while the peer disconnects, because that time is
-//! short.
+//! each probe is delayed by up to a quarter more than its minimum (jitter). The minimum doubles
+//! with each probe. The jitter of a connection follows from its numbers, so that a run can be
+//! repeated. There is no jitter in the first probe if [`PROBE_DELAY_MIN`] determines its delay,
+//! because connections with such short round trips do not share a queue that takes milliseconds;
+//! and none while the peer disconnects, because that time is short.
 //!
-//! A response that arrives after a probe may be a late response to the first packet, so it does not
+//! An answer that arrives after a probe may be a late answer to the first packet, so it does not
 //! measure the round trip (Karn's algorithm). Until a round trip has been measured, each further
-//! probe waits at least as long as that response took. (RFC 6298, section 5, keeps a timer backed
-//! off in the same way.) Without this wait, each message to a peer that has become slow would be
-//! sent twice.
+//! probe waits at least as long as that answer took. (RFC 6298, section 5, keeps a timer backed off
+//! in the same way.) Without this wait, each message to a peer that has become slow would be sent
+//! twice.
 //!
-//! There is one exception. If the response follows the probe after about one round trip, the first
+//! There is one exception. If the answer follows the probe after about one round trip, the first
 //! packet was lost and the peer is not slow. In this case the wait is not extended, because longer
 //! waits would cost much of the throughput if losses are frequent.
 
@@ -32,17 +32,17 @@ const PROBE_DELAY_ROUND_TRIPS: u32 = 4;
 const PROBE_DELAY_MIN: Duration = Duration::from_millis(5);
 /// The minimum ACK timeout. Peers with hardware adapters ask for microseconds.
 const ACK_TIMEOUT_MIN: Duration = Duration::from_millis(32);
-/// A response that comes later than this number of round trips after a probe shows that the peer is
+/// An answer that comes later than this number of round trips after a probe shows that the peer is
 /// slow.
-const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
+const LATE_ANSWER_ROUND_TRIPS: u32 = 2;
 /// The time for which a peer that disconnects may be silent. Probes are sent at once and after 5,
-/// 15 and 35 ms; the remaining time is for the response to the last probe. A longer wait would only
+/// 15 and 35 ms; the remaining time is for the answer to the last probe. A longer wait would only
 /// delay the DREP and this end's program: a peer whose queue pair is gone never responds, and a
 /// kernel removes its queue pair at once.
 const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
 /// The time for which a peer that disconnects may be silent, in round trips. It applies if it is
 /// longer than [`PEER_CLOSE_SILENCE_MAX`]. Probes are sent at once and after 4 and 12 round trips;
-/// the remaining time is for the response to the last probe.
+/// the remaining time is for the answer to the last probe.
 const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
 /// The maximum time of the whole close, even if the peer answers. It is a sixth of the time for
 /// which an adapter of this implementation repeats its DREQ, and shorter than the time after which
@@ -87,7 +87,7 @@ pub(super) struct RetransmissionTimer {
     probes: u32,
     /// The time at which a packet was last sent again.
     last_retransmission: Instant,
-    /// The time that a late response took, plus a margin. It is the minimum delay of a probe until
+    /// The time that a late answer took, plus a margin. It is the minimum delay of a probe until
     /// a round trip has been measured.
     probe_delay_min: Duration,
     /// The smoothed round-trip time.
@@ -159,7 +159,7 @@ impl RetransmissionTimer {
             // responses.
             let waited = now.saturating_duration_since(self.last_retransmission);
             match self.round_trip {
-                Some(round_trip) if waited <= round_trip * LATE_RESPONSE_ROUND_TRIPS => {
+                Some(round_trip) if waited <= round_trip * LATE_ANSWER_ROUND_TRIPS => {
                     self.probe_delay_min = Duration::ZERO
                 }
                 Some(_) => {
@@ -260,9 +260,9 @@ impl RetransmissionTimer {
         self.round_trip.filter(|_| !self.is_guess)
     }
 
-    /// The minimum time until a response can arrive. A NAK that arrives sooner after a
+    /// The minimum time until an answer can arrive. A NAK that arrives sooner after a
     /// retransmission refers to packets that were sent before the retransmission.
-    pub(super) fn min_response_time(&self) -> Duration {
+    pub(super) fn min_answer_time(&self) -> Duration {
         self.round_trip().unwrap_or_default() / 2
     }
 
@@ -271,9 +271,9 @@ impl RetransmissionTimer {
         self.probes > 0
     }
 
-    /// Whether a packet was sent again so recently that no response to it can have arrived.
+    /// Whether a packet was sent again so recently that no answer to it can have arrived.
     pub(super) fn has_just_repeated(&self, now: Instant) -> bool {
-        now < self.last_retransmission + self.min_response_time()
+        now < self.last_retransmission + self.min_answer_time()
     }
 
     /// The time at which [`expire`](Self::expire) is to be called.

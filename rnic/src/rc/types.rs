@@ -67,8 +67,8 @@ pub enum Failure {
     /// The peer has not answered any retry.
     #[error("the peer does not answer")]
     Silent,
-    /// A caller has heard that the peer's queue pair is in another connection. The peer has not
-    /// answered the question whether it still has this one (see
+    /// Connection management has heard that the peer's queue pair is in another connection, and the
+    /// peer has not answered the challenge whether it still has this one (see
     /// [`start_challenge`](super::ReliableConnection::start_challenge)).
     #[error(
         "the peer does not answer, and its queue pair was reported to be in another connection"

@@ -15,8 +15,9 @@ fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
     Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("the private data fit")
 }
 
-/// Feeds a frame in pieces of at most `step` octets, as many as `wants` requests, and checks that
-/// exactly this frame is consumed.
+/// Feeds a frame in pieces. Each piece has the number of octets that `wants` asks for, but at most
+/// `step`. Checks that the side asks for no octet behind the frame and, unless the reply is
+/// `Failed`, consumes all of the frame.
 fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     let mut rest = frame;
     loop {
