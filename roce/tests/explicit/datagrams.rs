@@ -1,7 +1,5 @@
 //! Datagram queue pairs have numbers from their creation on, too.
 
-use std::net::SocketAddr;
-
 use adapter::{Qp, Target};
 use rnic::{RecvWr, WcOp};
 use roce::{Config, Engine};
