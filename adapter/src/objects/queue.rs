@@ -205,9 +205,9 @@ impl<E: Engine> Qp<E> {
 
     /// Makes the queue pair answer a peer that it has not learned from connection management: from
     /// now on it takes the requests of the peer, carries them out and acknowledges them. Requests
-    /// may be posted, and wait for [`Qp::establish_requester`]. Neither call causes an event of this
-    /// queue pair, and neither sends the peer a message of connection management. Packets that have
-    /// arrived before are read first, so events of other queue pairs may come before the call
+    /// may be posted, and wait for [`Qp::establish_requester`]. Neither call causes an event of
+    /// this queue pair, and neither sends the peer a message of connection management. Packets that
+    /// have arrived before are read first, so events of other queue pairs may come before the call
     /// returns.
     ///
     /// The end of such a connection is reported by `Broken` or, after [`Qp::disconnect`], by

@@ -610,8 +610,8 @@ impl Responder {
     }
 
     /// Adds the acknowledgement that is owed to a burst to which other packets have been added. It
-    /// comes last, because it is short: of the packets that one system call sends, only the last may be
-    /// shorter. If the burst has no room for it, it is the first packet of the next burst.
+    /// comes last, because it is short: of the packets that one system call sends, only the last
+    /// may be shorter. If the burst has no room for it, it is the first packet of the next burst.
     #[inline]
     pub(super) fn acknowledge_with_packets(&mut self, path: &Path, burst: &mut Burst) {
         if !self.acknowledge(path, burst) && self.owes_ack() {

@@ -43,8 +43,8 @@ struct Level {
     slots: [List; SLOTS],
 }
 
-/// An entry of a list: a key that has been set to fire at a tick. The entry is obsolete if the key has been cleared or
-/// set to an earlier tick since.
+/// An entry of a list: a key that has been set to fire at a tick. The entry is obsolete if the key
+/// has been cleared or set to an earlier tick since.
 #[derive(Clone, Copy)]
 struct Entry {
     key: usize,
